@@ -1,0 +1,2 @@
+//! pilothouse-bindgen (being written).
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! pilothouse-ffi (being written).
+#![forbid(unsafe_code)]

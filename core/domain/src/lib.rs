@@ -1,0 +1,2 @@
+//! pilothouse-domain (being written).
+#![forbid(unsafe_code)]

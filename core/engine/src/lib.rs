@@ -1,0 +1,2 @@
+//! pilothouse-engine (being written).
+#![forbid(unsafe_code)]

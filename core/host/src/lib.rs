@@ -1,0 +1,2 @@
+//! pilothouse-host (being written).
+#![forbid(unsafe_code)]

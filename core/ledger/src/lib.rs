@@ -1,0 +1,2 @@
+//! pilothouse-ledger (being written).
+#![forbid(unsafe_code)]

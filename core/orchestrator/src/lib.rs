@@ -1,0 +1,2 @@
+//! pilothouse-orchestrator (being written).
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! pilothouse-providers (being written).
+#![forbid(unsafe_code)]

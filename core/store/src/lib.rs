@@ -1,0 +1,2 @@
+//! pilothouse-store (being written).
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! pilothouse-wire (being written).
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! pilothouse-tests (being written).
+#![forbid(unsafe_code)]
