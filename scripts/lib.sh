@@ -1,0 +1,120 @@
+# Shared by the other scripts (source it): places, messages, prerequisites, timed parts.
+# shellcheck shell=bash
+#
+# Variables that the programs under test read, all absolute paths, set by use_agents and use_binaries:
+#   PILOTHOUSE_CODEX         the pinned codex binary
+#   PILOTHOUSE_MODEL_SERVER  the scripted model server (run it with node)
+#   PILOTHOUSE_BIN           the built `pilothouse` binary
+#   PILOTHOUSE_LIB           the built library for the JVM
+# Variables that a person may set:
+#   PILOTHOUSE_CACHE         where agents and other downloads are kept (default: .cache in the checkout)
+#   CARGO_TARGET_DIR         where cargo builds (default: target in the checkout)
+
+ROOT="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck disable=SC2034  # read by the scripts that source this file
+CACHE="${PILOTHOUSE_CACHE:-$ROOT/.cache}"
+TARGET="${CARGO_TARGET_DIR:-$ROOT/target}"
+# Everything a fresh Debian 12 needs besides Rust itself.
+DEBIAN_LINE='apt-get update && apt-get install -y git curl build-essential nodejs npm default-jdk-headless maven'
+RUST_LINE="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+
+say() { printf '%s\n' "$*"; }
+warn() { printf '%s\n' "$*" >&2; }
+fail() {
+    warn "error: $*"
+    exit 1
+}
+
+# version_at_least HAVE WANT: compares dotted versions.
+version_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# require_tools [rust] [node] [java]: names everything that is missing at once, with the line that installs it.
+require_tools() {
+    local missing=() tool version
+    for tool in git "$@"; do
+        case "$tool" in
+        rust)
+            command -v cargo >/dev/null || missing+=("cargo (Rust by rustup: $RUST_LINE)")
+            command -v cc >/dev/null || missing+=("cc (a C compiler)")
+            ;;
+        node)
+            command -v npm >/dev/null || missing+=("npm")
+            if command -v node >/dev/null; then
+                version="$(node --version)"
+                version_at_least "${version#v}" 18.3 || missing+=("node 18.3 or newer (found $version)")
+            else
+                missing+=("node")
+            fi
+            ;;
+        java)
+            command -v mvn >/dev/null || missing+=("mvn (Maven)")
+            if command -v javac >/dev/null; then
+                version="$(javac -version 2>&1 | awk '{print $2}')"
+                version_at_least "$version" 17 || missing+=("a JDK of at least 17 (found $version)")
+            else
+                missing+=("javac (a JDK)")
+            fi
+            ;;
+        *) command -v "$tool" >/dev/null || missing+=("$tool") ;;
+        esac
+    done
+    [ "${#missing[@]}" -eq 0 ] && return 0
+    warn "error: these are missing:"
+    printf '  - %s\n' "${missing[@]}" >&2
+    warn "On Debian, as root:"
+    warn "  $DEBIAN_LINE"
+    return 1
+}
+
+# install_debian COMMAND=PACKAGE …: installs the packages whose command is missing; without root it prints the line and fails.
+install_debian() {
+    local pair packages=()
+    for pair in "$@"; do
+        command -v "${pair%%=*}" >/dev/null || packages+=("${pair#*=}")
+    done
+    [ "${#packages[@]}" -eq 0 ] && return 0
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        warn "error: missing: ${packages[*]}. As root: apt-get install -y ${packages[*]}"
+        return 1
+    fi
+    say "installing ${packages[*]}"
+    apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
+}
+
+# use_agents: installs the pinned agents and says where they are.
+use_agents() {
+    PILOTHOUSE_CODEX="$("$ROOT/scripts/agents" codex | tail -n 1)" || return 1
+    PILOTHOUSE_MODEL_SERVER="$ROOT/tests/model/model.mjs"
+    export PILOTHOUSE_CODEX PILOTHOUSE_MODEL_SERVER
+}
+
+# use_binaries: builds the binary and the library that other parts start, and says where they are.
+use_binaries() {
+    (cd "$ROOT" && cargo build --locked -p pilothouse-host -p pilothouse-ffi) || return 1
+    PILOTHOUSE_BIN="$TARGET/debug/pilothouse"
+    PILOTHOUSE_LIB="$TARGET/debug/libpilothouse.so"
+    export PILOTHOUSE_BIN PILOTHOUSE_LIB
+}
+
+PART_LINES=()
+PARTS_FAILED=0
+
+# part NAME COMMAND …: runs the command, remembers how long it took and whether it passed; a failure does not stop the others.
+part() {
+    local name="$1" began="$SECONDS" outcome=passed took
+    shift
+    printf '\n=== %s\n' "$name"
+    "$@" || outcome=FAILED
+    took=$((SECONDS - began))
+    [ "$outcome" = passed ] || PARTS_FAILED=$((PARTS_FAILED + 1))
+    PART_LINES+=("$(printf '%-28s %3d:%02d  %s' "$name" $((took / 60)) $((took % 60)) "$outcome")")
+}
+
+# print_parts: the table of all parts; its status is 1 if one failed.
+print_parts() {
+    printf '\n%-28s %6s  %s\n' part 'min:s' outcome
+    [ "${#PART_LINES[@]}" -eq 0 ] || printf '%s\n' "${PART_LINES[@]}"
+    printf '%-28s %3d:%02d  %s\n' total $((SECONDS / 60)) $((SECONDS % 60)) \
+        "$([ "$PARTS_FAILED" -eq 0 ] && echo passed || echo "$PARTS_FAILED FAILED")"
+    [ "$PARTS_FAILED" -eq 0 ]
+}
