@@ -14,6 +14,8 @@ ROOT="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
 # shellcheck disable=SC2034  # read by the scripts that source this file
 CACHE="${PILOTHOUSE_CACHE:-$ROOT/.cache}"
 TARGET="${CARGO_TARGET_DIR:-$ROOT/target}"
+# rustup puts cargo there, and not every shell has it on its PATH.
+if ! command -v cargo >/dev/null && [ -x "${HOME:-/root}/.cargo/bin/cargo" ]; then PATH="${HOME:-/root}/.cargo/bin:$PATH"; fi
 # Everything a fresh Debian 12 needs besides Rust itself.
 DEBIAN_LINE='apt-get update && apt-get install -y git curl build-essential nodejs npm default-jdk-headless maven'
 RUST_LINE="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
