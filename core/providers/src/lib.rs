@@ -1,2 +1,13 @@
-//! pilothouse-providers (being written).
+//! Adapters: one contract, one module per protocol family.
+//!
+//! **Owns** the translation between an agent's protocol and [`pilothouse_domain::ProviderEvent`], and the agent's
+//! process or connection. **Must not know** threads' logs, storage, the wire or devices. Bytes from an agent pass through
+//! a sans-I/O codec (bytes in, events and outgoing frames out) and a thin driver into the ledger's event channel; the
+//! ledger calls back through [`contract`].
+//!
+//! Invariants: nothing past a codec looks at an agent's JSON; a frame that cannot be read becomes an event, never a panic
+//! and never silence; memory is bounded whatever the agent sends; an optional operation is reachable only where the
+//! runtime offers it.
 #![forbid(unsafe_code)]
+
+pub mod contract;

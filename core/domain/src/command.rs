@@ -1,0 +1,241 @@
+//! Commands: what a participant asks of a thread's ledger, with typed preconditions, and what comes of them.
+//!
+//! The table (scope · preconditions · events · effects · refusals):
+//!
+//! | command | scope | preconditions | events | effects | refusals |
+//! |---|---|---|---|---|---|
+//! | `thread.create` | operate | id derives from the command; agent, mode, workspace known | `thread.created` | – | `thread_exists`, `unknown_agent`, `unknown_workspace`, `unsupported_mode`, `invalid` |
+//! | `message.send` start | operate | thread active | message, run and attempt started; or queued when a run is active | `send_turn` | `unknown_thread`, `full`, `invalid`, `read_only` |
+//! | `message.send` queue | operate | thread active | message, `run.queued` (starts at once when idle and not held) | `send_turn` | the same |
+//! | `message.send` steer | operate | run (active or queued) | message; native steering, or restart by interrupt | `steer` or `interrupt` | `turn_ended` (message is kept at the queue's head, held), `stale`, `unsupported` |
+//! | `message.send` restart | operate | run active; items it may stop | message, `run.restart_pending` | `interrupt` | `turn_ended`, `stale`, `unsupported` |
+//! | `run.interrupt` | operate | run, attempt | `run.interrupt_requested` | `interrupt` | `turn_ended`, `stale`, `unsupported` |
+//! | `request.answer` | approve | request pending, content hash | `request.answering` | `respond` | `already_answered`, `not_respondable`, `stale`, `unknown_request`, `invalid` |
+//! | `queue.remove` | operate | run queued, revision | `run.dequeued` | – | `stale`, `unknown_run` |
+//! | `queue.release` | operate | revision | `queue.held{none}`, next run started | `send_turn` | `stale` |
+
+use crate::{
+    AttemptId, CommandId, ContentHash, Cursor, ItemId, MessageId, NoticeId, Refusal, RequestId,
+    RunId, ThreadId, WorkspaceId,
+    request::Answer,
+    thread::{Attachment, Selection},
+};
+use serde::{Deserialize, Serialize};
+
+/// What a participant asks of a thread's ledger. A repeat with the same id gives the first outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// Made by the client, random.
+    pub id: CommandId,
+    /// The thread it is for.
+    pub thread: ThreadId,
+    /// Grows per device and thread; commands are taken in this order.
+    pub device_seq: u64,
+    /// What its person had seen. For the audit only, never a reason to refuse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub based_on: Option<Cursor>,
+    /// The device's clock when the person acted, Unix ms. For showing and for the audit.
+    pub issued_at_ms: u64,
+    /// What is asked.
+    pub body: CommandBody,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command")]
+pub enum CommandBody {
+    /// Makes a thread; nothing runs. The thread's id is `command.id.derive("thread")`.
+    #[serde(rename = "thread.create")]
+    ThreadCreate {
+        /// Its title.
+        title: String,
+        /// Where it works.
+        workspace: WorkspaceId,
+        /// What it runs on.
+        selection: Selection,
+    },
+    /// Sends a message. The message's id is `command.id.derive("message")`, its run's `command.id.derive("run")`.
+    #[serde(rename = "message.send")]
+    MessageSend {
+        /// What is said.
+        text: String,
+        /// What is attached.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
+        /// When it is to reach the agent.
+        dispatch: DispatchMode,
+        /// Running items that the person agreed to stop, for a steering that restarts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        accept_stop: Vec<ItemId>,
+    },
+    /// Asks the agent to stop.
+    #[serde(rename = "run.interrupt")]
+    RunInterrupt {
+        /// The run.
+        run: RunId,
+        /// The attempt the person saw running.
+        attempt: AttemptId,
+        /// Whether the queue waits afterwards; a person's Stop says yes.
+        hold_queue: bool,
+    },
+    /// Answers a request.
+    #[serde(rename = "request.answer")]
+    RequestAnswer {
+        /// The request.
+        request: RequestId,
+        /// Hash of what the person was shown.
+        content_hash: ContentHash,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Takes a run out of the queue.
+    #[serde(rename = "queue.remove")]
+    QueueRemove {
+        /// The run.
+        run: RunId,
+        /// The queue's revision the person saw.
+        revision: u64,
+    },
+    /// Lets a held queue go on.
+    #[serde(rename = "queue.release")]
+    QueueRelease {
+        /// The queue's revision the person saw.
+        revision: u64,
+    },
+}
+
+impl CommandBody {
+    /// Names of all commands this version knows, for `welcome`.
+    pub const NAMES: &'static [&'static str] = &[
+        "thread.create",
+        "message.send",
+        "run.interrupt",
+        "request.answer",
+        "queue.remove",
+        "queue.release",
+    ];
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ThreadCreate { .. } => "thread.create",
+            Self::MessageSend { .. } => "message.send",
+            Self::RunInterrupt { .. } => "run.interrupt",
+            Self::RequestAnswer { .. } => "request.answer",
+            Self::QueueRemove { .. } => "queue.remove",
+            Self::QueueRelease { .. } => "queue.release",
+        }
+    }
+
+    /// What a device must have been granted to send it.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::RequestAnswer { .. } => Scope::Approve,
+            _ => Scope::Operate,
+        }
+    }
+}
+
+/// When a message is to reach the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "mode", rename_all = "snake_case")]
+pub enum DispatchMode {
+    /// Now, as a run of its own; queued if one is active.
+    StartImmediately,
+    /// As a run of its own after those before it.
+    QueueAfterActive,
+    /// Into the run that is going on.
+    SteerActive {
+        /// That run.
+        run: RunId,
+    },
+    /// Into the run that is going on, by stopping and restarting it.
+    RestartActive {
+        /// That run.
+        run: RunId,
+    },
+}
+
+/// What a device may do; granted by the host, checked per command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// See.
+    Read,
+    /// Send, steer, queue, interrupt.
+    Operate,
+    /// Answer requests.
+    Approve,
+    /// Manage devices and the host.
+    Admin,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Operate, Self::Approve, Self::Admin];
+}
+
+/// What came of a command. Kept by id, so that a repeat gets the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Taken.
+    Accepted {
+        /// The log's place right after it.
+        cursor: Cursor,
+        /// What its person should know.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        notice: Option<Notice>,
+    },
+    /// Not taken.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Something a person is to be told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Its id.
+    pub id: NoticeId,
+    /// What happened.
+    pub what: NoticeKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "notice", rename_all = "snake_case")]
+pub enum NoticeKind {
+    /// A message was queued, because a run was active when it came.
+    QueuedInstead {
+        /// The message.
+        message: MessageId,
+    },
+    /// A steer met an ended turn: its message is at the head of the queue, which waits for its person's word.
+    SteerMissed {
+        /// The message.
+        message: MessageId,
+    },
+    /// A steer or restart aimed at a run that was still queued: it follows right behind that run.
+    FollowsQueued {
+        /// The message.
+        message: MessageId,
+        /// The run.
+        run: RunId,
+    },
+    /// The runtime was lost while something was on its way; it may or may not have reached the agent.
+    DeliveryUnknown {
+        /// The message, if it was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<MessageId>,
+        /// The request, if it was an answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<RequestId>,
+    },
+    /// The agent said something its person should know.
+    Agent {
+        /// The agent's words.
+        message: String,
+    },
+}

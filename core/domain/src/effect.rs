@@ -1,0 +1,93 @@
+//! Effects: what the ledger has to do outside its log, as data.
+
+use crate::{
+    AttemptId, EffectId, MessageId, NativeId, ProviderTurnId, RequestId, RunId, request::Answer,
+    run::RunError, thread::Attachment,
+};
+use serde::{Deserialize, Serialize};
+
+/// Something to be done outside the log. Stored in the same transaction as the events that ask for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    /// Its id, derived from what caused it.
+    pub id: EffectId,
+    /// What is to be done.
+    pub kind: EffectKind,
+}
+
+/// What is to be done. All of these are *process-bound*: after a lost runtime they are not tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "effect", rename_all = "snake_case")]
+pub enum EffectKind {
+    /// Start a turn with a message; opens a session and a native conversation first where needed.
+    SendTurn {
+        /// The run.
+        run: RunId,
+        /// The attempt.
+        attempt: AttemptId,
+        /// The message.
+        message: MessageId,
+        /// Its text.
+        text: String,
+        /// What is attached.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
+    },
+    /// Put a message into the running turn.
+    Steer {
+        /// The run.
+        run: RunId,
+        /// The attempt.
+        attempt: AttemptId,
+        /// The turn it is meant for: never another, never a new one.
+        turn: ProviderTurnId,
+        /// The message.
+        message: MessageId,
+        /// Its text.
+        text: String,
+    },
+    /// Stop the running turn.
+    Interrupt {
+        /// The run.
+        run: RunId,
+        /// The attempt.
+        attempt: AttemptId,
+        /// The turn, if the agent has named it.
+        turn: Option<ProviderTurnId>,
+    },
+    /// Give an answer to the agent.
+    Respond {
+        /// The request.
+        request: RequestId,
+        /// The answer.
+        answer: Answer,
+    },
+}
+
+/// What came of an effect. Native ids in it are bound by `ingest` and appear in no event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum EffectOutcome {
+    /// The agent took the turn.
+    TurnAccepted {
+        /// The native conversation.
+        native_thread: NativeId,
+        /// The native turn.
+        native_turn: Option<NativeId>,
+    },
+    /// The agent took the steering message into the turn.
+    Steered,
+    /// The turn was over when it came.
+    TurnEnded,
+    /// The agent acknowledged; the terminal comes as an event.
+    Acknowledged,
+    /// An answer was written to the agent.
+    Written,
+    /// It was not done.
+    Failed {
+        /// Why.
+        error: RunError,
+    },
+    /// It was cut between doing and recording.
+    Unknown,
+}

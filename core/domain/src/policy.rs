@@ -1,0 +1,59 @@
+//! What a host allows. Data, versioned, part of `welcome`; the same on host and device, so both decide alike.
+
+use crate::{AgentName, WorkspaceId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What an agent may do without asking; chosen per thread, translated by each family into its own parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Only look; nothing is changed or run outside a read-only sandbox.
+    ReadOnly,
+    /// Ask before every command that is not known to be harmless and before every change. The default.
+    #[default]
+    Ask,
+    /// Change files of the workspace and run commands inside the sandbox; ask to leave it.
+    AutoEdit,
+    /// Everything, without asking. Only ever by a person's explicit choice for that thread.
+    FullAccess,
+}
+
+impl Mode {
+    /// Every mode, from the narrowest.
+    pub const ALL: [Self; 4] = [Self::ReadOnly, Self::Ask, Self::AutoEdit, Self::FullAccess];
+
+    /// Its name as written in commands and configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read_only",
+            Self::Ask => "ask",
+            Self::AutoEdit => "auto_edit",
+            Self::FullAccess => "full_access",
+        }
+    }
+}
+
+/// What a host allows and offers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Policy {
+    /// Grows with each change.
+    pub version: u32,
+    /// Agents that can be chosen, with what their family declares before a session exists.
+    pub agents: BTreeMap<AgentName, AgentPolicy>,
+    /// Workspaces that can be named.
+    pub workspaces: Vec<WorkspaceId>,
+    /// The mode of a thread that names none.
+    pub default_mode: Mode,
+}
+
+/// What is declared of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AgentPolicy {
+    /// The protocol family, e.g. `codex`.
+    pub family: String,
+    /// Modes that it can be given.
+    pub modes: Vec<Mode>,
+    /// Its profile's capabilities, overridden by a session's handshake.
+    pub capabilities: crate::capability::CapabilitySet,
+}

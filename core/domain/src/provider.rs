@@ -1,0 +1,115 @@
+//! What we know of an agent's sessions, conversations and turns. Native ids are not here: see the ledger's bindings.
+
+use crate::{
+    AgentName, AttemptId, Incarnation, NodeId, ProviderThreadId, ProviderTurnId, SessionId,
+    request::LostReason, run::Correlation,
+};
+use serde::{Deserialize, Serialize};
+
+/// A running (or once running) instance of an agent that serves a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderSession {
+    /// Its id.
+    pub id: SessionId,
+    /// Which agent.
+    pub agent: AgentName,
+    /// The protocol family that drives it, e.g. `codex`.
+    pub driver: String,
+    /// The agent's version, as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Which life of its process.
+    pub incarnation: Incarnation,
+    /// Where it stands.
+    pub status: SessionStatus,
+    /// Version of the capabilities it last sent; grows.
+    #[serde(default)]
+    pub capability_version: u32,
+}
+
+/// Where a session stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// Being started.
+    Starting,
+    /// Took its handshake.
+    Ready,
+    /// Nothing to do.
+    Idle,
+    /// Stopped on purpose.
+    Stopped,
+    /// Ended by itself or could not be started.
+    Error {
+        /// Why.
+        reason: LostReason,
+        /// In words, secrets redacted.
+        detail: String,
+    },
+}
+
+/// A native conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderThread {
+    /// Its id.
+    pub id: ProviderThreadId,
+    /// Which agent holds it.
+    pub agent: AgentName,
+    /// The subagent node that owns it; `None` for the thread's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<NodeId>,
+    /// Ordinal of the last run it has seen; 0 for none.
+    pub coverage: u32,
+    /// Where it stands.
+    pub status: ProviderThreadStatus,
+}
+
+/// Where a native conversation stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum ProviderThreadStatus {
+    /// Loaded by a live session.
+    Ready,
+    /// To be resumed before work.
+    NotLoaded,
+    /// Cannot be resumed; a replacement is needed.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+    /// Holds turns that do not continue our head.
+    Divergent,
+}
+
+/// A turn of a native conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderTurn {
+    /// Its id.
+    pub id: ProviderTurnId,
+    /// The conversation.
+    pub provider_thread: ProviderThreadId,
+    /// The attempt it is.
+    pub attempt: AttemptId,
+    /// How it ended; `None` while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<TurnEnd>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// Its status.
+    pub status: TurnStatus,
+    /// How sure that is.
+    pub correlation: Correlation,
+}
+
+/// Status of a turn that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum TurnStatus {
+    Completed,
+    Interrupted,
+    Failed,
+}

@@ -1,0 +1,321 @@
+//! The adapter contract: what a ledger can ask of an agent, near or far.
+//!
+//! Required operations are methods; optional ones are reached only through an accessor that returns `None` where the
+//! running agent does not offer them, so an unsupported call cannot be written.
+
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{
+    AgentName, Answer, Capabilities, Incarnation, Mode, NativeId, ProviderEvent, Subject,
+    request::{AnswerDelivery, RequestKind},
+    run::RunError,
+    thread::{Attachment, Selection},
+};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use tokio::sync::mpsc;
+
+/// Events of one agent process, in the order it sent them. Bounded: a full channel stops reading the agent.
+pub type EventSender = mpsc::Sender<RuntimeEvents>;
+
+/// A batch of events of one life of an agent's process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeEvents {
+    /// Which life of the process.
+    pub incarnation: Incarnation,
+    /// What it sent, in order; never empty.
+    pub events: Vec<ProviderEvent>,
+}
+
+/// A protocol family: how to start agents that speak it.
+pub trait ProviderAdapter: Send + Sync + 'static {
+    /// Its name in host.toml, e.g. `codex`.
+    fn family(&self) -> &'static str;
+    /// What its agents can do as far as measured, before any handshake.
+    fn profile(&self) -> Capabilities;
+    /// Modes that its agents can be given.
+    fn modes(&self) -> Vec<Mode>;
+    /// How many app threads one process serves.
+    fn sharing(&self) -> ProcessSharing;
+    /// Starts a process and takes its handshake. `SessionReady` is the first event; after `SessionEnded`, which comes
+    /// exactly once however the process ends, no other follows.
+    fn start(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>>;
+}
+
+/// How many app threads one agent process serves (DETAILS section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessSharing {
+    /// One process for all threads of an agent instance.
+    PerAgent,
+    /// One process for all threads of a workspace.
+    PerWorkspace,
+    /// One process for each thread.
+    PerThread,
+}
+
+/// How to start an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The agent instance.
+    pub agent: AgentName,
+    /// The life it is about to have.
+    pub incarnation: Incarnation,
+    /// Program and arguments, as configured.
+    pub command: Vec<String>,
+    /// Environment added to the host's own.
+    pub env: BTreeMap<String, String>,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// Program and arguments put before `command`: re-executes the host as `agent-exec`, which sets the death signal and
+    /// the process group and then becomes the agent. Empty in tests that need no supervision.
+    pub wrapper: Vec<String>,
+    /// Where the driver writes the agent's process id, so that a restarted host can kill it before it reconciles.
+    pub pid_file: Option<PathBuf>,
+}
+
+/// A running agent.
+pub trait AgentRuntime: Send + Sync {
+    /// What it can do, as known now.
+    fn capabilities(&self) -> Capabilities;
+    /// Its process id, if it has one of its own on this machine.
+    fn process_id(&self) -> Option<u32>;
+    /// Starts a native conversation, or resumes one.
+    fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>>;
+    /// Starts a turn. Never steers: where the agent would take it as steering, the answer is [`SendError::Busy`].
+    fn send_turn(&self, send: SendTurn) -> BoxFuture<'_, Result<TurnAccepted, SendError>>;
+    /// Gives an answer to the agent.
+    fn respond(&self, response: Response) -> BoxFuture<'_, Result<AnswerDelivery, RespondError>>;
+    /// Ends the process: input closed, then SIGTERM, then SIGKILL to its group. `SessionEnded` follows.
+    fn stop(&self) -> BoxFuture<'_, ()>;
+    /// Sends a signal to the agent's process group (the visible escalation of an interrupt).
+    fn signal(&self, signal: Escalation) -> std::io::Result<()>;
+
+    /// Puts words into a running turn.
+    fn steering(&self) -> Option<&dyn Steering>;
+    /// Stops a running turn.
+    fn interrupting(&self) -> Option<&dyn Interrupting>;
+    /// Reads a conversation back.
+    fn history(&self) -> Option<&dyn History>;
+}
+
+/// A step of an interrupt beyond the protocol's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Escalation {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL.
+    Kill,
+}
+
+/// Puts words into a running turn.
+pub trait Steering: Send + Sync {
+    /// Steers exactly that turn: never another, never a new one.
+    fn steer(&self, steer: Steer) -> BoxFuture<'_, Result<(), SteerError>>;
+}
+
+/// Stops a running turn.
+pub trait Interrupting: Send + Sync {
+    /// Asks it to stop; the terminal comes as an event.
+    fn interrupt(
+        &self,
+        thread: NativeId,
+        turn: NativeId,
+    ) -> BoxFuture<'_, Result<(), InterruptError>>;
+}
+
+/// Reads a conversation back.
+pub trait History: Send + Sync {
+    /// The last turns of a conversation as events (turn started, items closed, turn ended), oldest first: what `ingest`
+    /// takes as an upsert. At most `turns` turns.
+    fn read(
+        &self,
+        thread: NativeId,
+        turns: u32,
+    ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>>;
+}
+
+/// Which conversation to open, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenThread {
+    /// The conversation to resume; `None` starts one.
+    pub resume: Option<NativeId>,
+    /// Where it works.
+    pub cwd: PathBuf,
+    /// Model, effort and mode.
+    pub selection: Selection,
+}
+
+/// A message that starts a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SendTurn {
+    /// The conversation.
+    pub thread: NativeId,
+    /// Our message's id, which the agent may echo.
+    pub client_id: String,
+    /// What is said.
+    pub text: String,
+    /// What is attached.
+    pub attachments: Vec<Attachment>,
+    /// Model, effort and mode.
+    pub selection: Selection,
+}
+
+/// The agent took a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnAccepted {
+    /// Its native id, if the agent has one.
+    pub turn: Option<NativeId>,
+}
+
+/// A message into a running turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steer {
+    /// The conversation.
+    pub thread: NativeId,
+    /// The turn it is meant for.
+    pub turn: NativeId,
+    /// Our message's id, which the agent may echo.
+    pub client_id: String,
+    /// What is said.
+    pub text: String,
+}
+
+/// An answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The conversation.
+    pub thread: NativeId,
+    /// The request's native id.
+    pub request: NativeId,
+    /// What kind of request it is.
+    pub kind: RequestKind,
+    /// What was asked, as it was shown.
+    pub subject: Subject,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// Why an agent could not be started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The program is not there or may not be run.
+    #[error(
+        "cannot start `{program}`: {problem}; check `command` of [agents.{agent}] in host.toml"
+    )]
+    Spawn {
+        /// The agent instance.
+        agent: AgentName,
+        /// The program.
+        program: String,
+        /// What the system says.
+        problem: String,
+    },
+    /// It ended or stayed silent before its handshake was over.
+    #[error("`{agent}` did not take the handshake: {problem}{}", if stderr.is_empty() { String::new() } else { format!("; it wrote: {stderr}") })]
+    Handshake {
+        /// The agent instance.
+        agent: AgentName,
+        /// What happened.
+        problem: String,
+        /// The last of what it wrote to stderr, redacted, at most 2 KiB.
+        stderr: String,
+    },
+}
+
+/// Why a conversation could not be opened or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The agent does not have it any more: a replacement is needed.
+    #[error("the agent has no conversation {thread}")]
+    NotFound {
+        /// Its native id.
+        thread: NativeId,
+    },
+    /// The agent refused.
+    #[error("the agent refused: {}", error.message)]
+    Refused {
+        /// Its words.
+        error: RunError,
+    },
+    /// The agent's process is gone.
+    #[error("the agent's process is gone")]
+    Lost,
+}
+
+/// Why a turn was not started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// A turn is going on in that conversation; the message was not given to it.
+    #[error("a turn is going on already")]
+    Busy,
+    /// The agent took it as steering of a turn that had begun in between.
+    #[error("the agent put the message into turn {turn}, which was going on")]
+    Steered {
+        /// That turn.
+        turn: NativeId,
+    },
+    /// The agent refused; nothing was started.
+    #[error("the agent refused: {}", error.message)]
+    Refused {
+        /// Its words.
+        error: RunError,
+    },
+    /// The process ended before it answered: it may have begun.
+    #[error("the agent's process ended before it answered")]
+    Unknown,
+}
+
+/// Why steering did not happen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SteerError {
+    /// The turn was over, or is another.
+    #[error("the turn had ended")]
+    TurnEnded,
+    /// The agent refused.
+    #[error("the agent refused: {}", error.message)]
+    Refused {
+        /// Its words.
+        error: RunError,
+    },
+    /// The process ended before it answered.
+    #[error("the agent's process ended before it answered")]
+    Unknown,
+}
+
+/// Why an interrupt was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InterruptError {
+    /// Nothing was running.
+    #[error("the turn had ended")]
+    TurnEnded,
+    /// The agent refused or did not answer in time; the next step is a signal.
+    #[error("the agent did not take the interrupt: {problem}")]
+    NotTaken {
+        /// What happened.
+        problem: String,
+    },
+    /// The process is gone.
+    #[error("the agent's process is gone")]
+    Lost,
+}
+
+/// Why an answer could not be given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RespondError {
+    /// The agent does not wait for it (any more).
+    #[error("the agent does not wait for this answer any more")]
+    NotPending,
+    /// The answer does not fit the request.
+    #[error("the answer does not fit: {problem}")]
+    Unfit {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The process is gone: the answer may have reached it.
+    #[error("the agent's process is gone")]
+    Lost,
+}
