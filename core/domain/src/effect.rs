@@ -2,7 +2,7 @@
 
 use crate::{
     AttemptId, EffectId, MessageId, NativeId, ProviderTurnId, RequestId, RunId, request::Answer,
-    run::RunError, thread::Attachment,
+    run::RunError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,13 +25,8 @@ pub enum EffectKind {
         run: RunId,
         /// The attempt.
         attempt: AttemptId,
-        /// The message.
+        /// The message; its text stands in its row.
         message: MessageId,
-        /// Its text.
-        text: String,
-        /// What is attached.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        attachments: Vec<Attachment>,
     },
     /// Put a message into the running turn.
     Steer {
@@ -41,10 +36,8 @@ pub enum EffectKind {
         attempt: AttemptId,
         /// The turn it is meant for: never another, never a new one.
         turn: ProviderTurnId,
-        /// The message.
+        /// The message; its text stands in its row.
         message: MessageId,
-        /// Its text.
-        text: String,
     },
     /// Stop the running turn.
     Interrupt {

@@ -1,2 +1,126 @@
-//! pilothouse-orchestrator (being written).
+//! The orchestrator: pure functions from state and input to facts and effects.
+//!
+//! **Owns** every decision about a thread's life. **Must not know** a clock, randomness, I/O, an agent's protocol or a
+//! database. A command passes `decide`, an agent's event passes `ingest`; both give [`Event`]s that everyone folds with
+//! `apply` and turns into rows with `project`.
 #![forbid(unsafe_code)]
+
+use pilothouse_domain::{
+    Effect, Event, ItemId, MessageId, Refusal, RequestId, Row, RowKey, RunId, RuntimeRequest,
+    binding::{Binding, BindingKey, BindingTarget},
+    command::Notice,
+    request::LostReason,
+    run::Run,
+    thread::ConversationMessage,
+};
+
+/// What a decision leads to: facts to append and effects to run, in one transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// What happened.
+    pub events: Vec<Event>,
+    /// What is to be done outside the log.
+    pub effects: Vec<Effect>,
+    /// What its person is told.
+    pub verdict: Verdict,
+}
+
+/// What the person who sent a command is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Taken.
+    Accepted {
+        /// With this to know.
+        notice: Option<Notice>,
+    },
+    /// Not taken as asked, though something was appended (a steer that met an ended turn keeps its message).
+    Refused(Refusal),
+}
+
+impl Default for Verdict {
+    fn default() -> Self {
+        Self::Accepted { notice: None }
+    }
+}
+
+/// Rows that a decision needs besides the state; `lookups` says which.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LookupKeys {
+    /// The request of an answer.
+    pub request: Option<RequestId>,
+    /// The run of a steer, interrupt or queue edit.
+    pub run: Option<RunId>,
+    /// Messages whose rows are needed.
+    pub messages: Vec<MessageId>,
+}
+
+/// The rows found for [`LookupKeys`]. A device that lacks one predicts only *saved*.
+#[derive(Debug, Clone, Default)]
+pub struct Lookups {
+    /// The request, open or closed.
+    pub request: Option<RuntimeRequest>,
+    /// The run.
+    pub run: Option<Run>,
+    /// Messages found.
+    pub messages: Vec<ConversationMessage>,
+}
+
+/// What the ledger does of its own accord (DESIGN section 4, *internal commands*).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Internal {
+    /// The completion barrier is through: end the active run.
+    FinishRun,
+    /// The attempt that a steering restart waited for has ended: start the next.
+    StartRestart,
+    /// Nothing is active and the queue may go on: start its head.
+    AdvanceQueue,
+    /// The runtime that served the thread is gone.
+    RuntimeLost {
+        /// Why.
+        reason: LostReason,
+        /// In words, secrets redacted.
+        detail: String,
+    },
+}
+
+/// The ledger's identity bindings and what else `ingest` has to look up. Reads see what was bound before in the batch.
+pub trait Bindings {
+    /// What a native id stands for.
+    fn get(&self, key: &BindingKey) -> Option<BindingTarget>;
+    /// The text streamed so far into an open item.
+    fn streamed(&self, item: ItemId) -> Option<String>;
+    /// A request's row.
+    fn request(&self, request: RequestId) -> Option<RuntimeRequest>;
+    /// A row of the thread.
+    fn row(&self, key: RowKey) -> Option<Row>;
+}
+
+/// What an agent's event leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ingested {
+    /// What happened; may be empty.
+    pub events: Vec<Event>,
+    /// Bindings made or replaced.
+    pub bindings: Vec<Binding>,
+    /// Text that streams: appended to the item's open text, never an event.
+    pub live: Vec<LiveAppend>,
+    /// What is to be done outside the log (a recorded answer delivered again).
+    pub effects: Vec<Effect>,
+}
+
+/// Text added to an open item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveAppend {
+    /// The item.
+    pub item: ItemId,
+    /// The text.
+    pub text: String,
+}
+
+/// Where rows are read and written by `project`: a database's transaction or a map in memory.
+pub trait Rows {
+    /// A row as it is now.
+    fn get(&self, key: RowKey) -> Option<Row>;
+    /// Puts a row in the place of one with the same key.
+    fn put(&mut self, row: Row);
+}
