@@ -1,0 +1,3 @@
+//! The device's link to one host.
+
+pub mod rhythm;
