@@ -19,6 +19,7 @@ pub mod command;
 pub mod effect;
 pub mod entry;
 pub mod event;
+pub mod feed;
 pub mod hash;
 pub mod ids;
 pub mod item;
