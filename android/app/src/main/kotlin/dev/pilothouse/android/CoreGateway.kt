@@ -1,0 +1,57 @@
+package dev.pilothouse.android
+
+import dev.pilothouse.android.ui.Effect
+import dev.pilothouse.android.ui.RequestItem
+import dev.pilothouse.android.ui.RequestKey
+import kotlinx.coroutines.flow.Flow
+
+/**
+ * What the app needs of the device's core. Implementations decide nothing that the core could decide; no screen and no
+ * notification sees a type of the core.
+ */
+interface CoreGateway {
+    /** What waits on any host and what became of it: always the whole list, the stored one at once, then every change. */
+    val inbox: Flow<List<RequestItem>>
+
+    /**
+     * Writes an answer to the outbox and returns the id of its command once it is on disk. Waits for no network.
+     * @throws AnswerRefused where the core already knows that it cannot be taken, or could not write it down
+     */
+    suspend fun answer(answer: Answer): String
+
+    /** Drives the outbox until it is known what became of the command, however long that takes. */
+    suspend fun outcome(answer: Answer, commandId: String): Outcome
+
+    /** Tells whether a person looks at the app, and at which request. */
+    fun setEnvironment(foreground: Boolean, visibleRequest: RequestKey?)
+}
+
+/** One answer to exactly one text: [contentHash] names the text, [optionId] is one of the request's own options. */
+data class Answer(val key: RequestKey, val contentHash: String, val optionId: String, val effect: Effect)
+
+/** What became of an answer. */
+sealed interface Outcome {
+    /** The agent has it. */
+    data object Confirmed : Outcome
+
+    /** Somebody else was first; [how] says who and what in the host's words. */
+    data class AnsweredElsewhere(val how: String) : Outcome
+    data object Expired : Outcome
+
+    /** The agent took the request back. */
+    data object Withdrawn : Outcome
+
+    /** The agent died; whether the answer reached it is not known. */
+    data object Lost : Outcome
+
+    /** No such request waits any more. */
+    data object Gone : Outcome
+
+    /** The request now asks for something else than what was answered. */
+    data object Changed : Outcome
+
+    /** Not taken for another reason, in words that say what to do. */
+    data class NotTaken(val why: String) : Outcome
+}
+
+class AnswerRefused(val outcome: Outcome) : Exception(outcome.toString())

@@ -1,0 +1,60 @@
+package dev.pilothouse.android
+
+import android.Manifest
+import android.content.Intent
+import android.content.pm.PackageManager
+import android.os.Build
+import android.os.Bundle
+import androidx.activity.ComponentActivity
+import androidx.activity.compose.BackHandler
+import androidx.activity.compose.setContent
+import androidx.activity.enableEdgeToEdge
+import androidx.activity.result.contract.ActivityResultContracts
+import androidx.compose.runtime.LaunchedEffect
+import androidx.compose.runtime.getValue
+import androidx.lifecycle.compose.collectAsStateWithLifecycle
+import dev.pilothouse.android.ui.InboxEvent
+import dev.pilothouse.android.ui.InboxScreen
+
+class MainActivity : ComponentActivity() {
+    private val approvals get() = pilothouse.approvals
+    private val askForNotifications = registerForActivityResult(ActivityResultContracts.RequestPermission()) {}
+
+    override fun onCreate(savedInstanceState: Bundle?) {
+        enableEdgeToEdge()
+        super.onCreate(savedInstanceState)
+        if (savedInstanceState == null) open(intent)
+        setContent {
+            val state by approvals.state.collectAsStateWithLifecycle()
+            BackHandler(state.reviewing != null) { approvals.onEvent(InboxEvent.CloseReview) }
+            // Asked when there is something to be told about, not at the first start.
+            if (state.requests.isNotEmpty()) LaunchedEffect(Unit) { askOnce() }
+            InboxScreen(state, approvals::onEvent)
+        }
+    }
+
+    override fun onStart() {
+        super.onStart()
+        approvals.onForeground(true)
+    }
+
+    override fun onStop() {
+        approvals.onForeground(false)
+        super.onStop()
+    }
+
+    override fun onNewIntent(intent: Intent) {
+        super.onNewIntent(intent)
+        open(intent)
+    }
+
+    /** A notification opens its request for review. */
+    private fun open(intent: Intent) = intent.data?.let(::requestKey)?.let(approvals::review)
+
+    private fun askOnce() {
+        val permission = Manifest.permission.POST_NOTIFICATIONS
+        if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.TIRAMISU && checkSelfPermission(permission) != PackageManager.PERMISSION_GRANTED) {
+            askForNotifications.launch(permission)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+package dev.pilothouse.android
+
+import dev.pilothouse.android.ui.Progress
+import dev.pilothouse.android.ui.RequestItem
+import dev.pilothouse.android.ui.RequestKey
+import kotlinx.coroutines.CompletableDeferred
+import kotlinx.coroutines.flow.MutableStateFlow
+import kotlinx.coroutines.flow.filterNotNull
+import kotlinx.coroutines.flow.update
+
+/** A core by hand: a list, an outbox, and a test that plays the host. */
+class FakeCore : CoreGateway {
+    private val rows = MutableStateFlow<List<RequestItem>?>(null)
+    private val outcomes = mutableMapOf<String, CompletableDeferred<Outcome>>()
+
+    override val inbox = rows.filterNotNull()
+
+    /** What was written to the outbox, in order; the place in it is the command's id. */
+    val outbox = mutableListOf<Answer>()
+    val delivering = mutableListOf<String>()
+    val environments = mutableListOf<Pair<Boolean, RequestKey?>>()
+
+    /** What the next answer is refused with. */
+    var refusal: Outcome? = null
+
+    fun tells(vararg items: RequestItem) {
+        rows.value = items.toList()
+    }
+
+    fun becomes(key: RequestKey, progress: Progress, status: String = "") =
+        rows.update { items -> items?.map { if (it.key == key) it.copy(progress = progress, status = status) else it } }
+
+    /** The host's word on the command, and on its request. */
+    fun decides(command: Int, outcome: Outcome) {
+        becomes(outbox[command].key, Progress.Settled)
+        outcomeOf(command.toString()).complete(outcome)
+    }
+
+    override suspend fun answer(answer: Answer): String {
+        refusal?.let { throw AnswerRefused(it) }
+        val row = rows.value?.firstOrNull { it.key == answer.key } ?: throw AnswerRefused(Outcome.Gone)
+        if (row.contentHash != answer.contentHash) throw AnswerRefused(Outcome.Changed)
+        outbox += answer
+        becomes(answer.key, Progress.Sending, "Sending …")
+        return outbox.lastIndex.toString()
+    }
+
+    override suspend fun outcome(answer: Answer, commandId: String): Outcome {
+        delivering += commandId
+        return outcomeOf(commandId).await()
+    }
+
+    override fun setEnvironment(foreground: Boolean, visibleRequest: RequestKey?) {
+        environments += foreground to visibleRequest
+    }
+
+    private fun outcomeOf(command: String) = outcomes.getOrPut(command) { CompletableDeferred() }
+}

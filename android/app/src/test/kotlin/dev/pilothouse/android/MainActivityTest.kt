@@ -1,0 +1,70 @@
+package dev.pilothouse.android
+
+import android.graphics.Bitmap
+import androidx.compose.ui.graphics.asAndroidBitmap
+import androidx.compose.ui.test.assertIsDisplayed
+import androidx.compose.ui.test.captureToImage
+import androidx.compose.ui.test.junit4.v2.createAndroidComposeRule
+import androidx.compose.ui.test.onNodeWithTag
+import androidx.compose.ui.test.onNodeWithText
+import androidx.compose.ui.test.onRoot
+import androidx.compose.ui.test.performClick
+import androidx.lifecycle.Lifecycle
+import androidx.test.platform.app.InstrumentationRegistry
+import org.junit.Assert.assertEquals
+import org.junit.Assert.assertTrue
+import org.junit.Rule
+import org.junit.Test
+import org.junit.runner.RunWith
+import org.robolectric.RobolectricTestRunner
+import org.robolectric.Shadows.shadowOf
+import org.robolectric.annotation.Config
+import java.io.File
+
+@RunWith(RobolectricTestRunner::class)
+@Config(qualifiers = "w400dp-h600dp-xhdpi")
+class MainActivityTest {
+    @get:Rule val rule = createAndroidComposeRule<MainActivity>()
+    private val app get() = rule.activity.application as TestApp
+    private val item = request("r1")
+
+    @Test fun approving_on_the_screen_writes_it_down_and_shows_it_as_sending_in_the_shade_too() {
+        app.core.tells(item)
+        rule.onNodeWithText("cargo publish --dry-run").assertIsDisplayed()
+        rule.onNodeWithTag("approve-r1").performClick()
+        rule.onNodeWithText("Sending …").assertIsDisplayed()
+        assertEquals(listOf(item.answer(approve)), app.core.outbox)
+        assertEquals("Sending …", Shade(app).of(item)?.title)
+    }
+
+    @Test fun a_refusal_is_told_on_the_card_and_the_request_still_waits() {
+        app.core.tells(item)
+        app.core.refusal = Outcome.Changed
+        rule.onNodeWithTag("deny-r1").performClick()
+        rule.onNodeWithTag("problem-r1").assertIsDisplayed()
+        rule.onNodeWithTag("approve-r1").assertIsDisplayed()
+    }
+
+    @Test fun a_notification_opens_its_request_for_review() {
+        app.core.tells(request("r0"), item)
+        val intent = shadowOf(checkNotNull(Shade(app).of(item)).contentIntent).savedIntent
+        rule.activityRule.scenario.onActivity { InstrumentationRegistry.getInstrumentation().callActivityOnNewIntent(it, intent) }
+        rule.onNodeWithText("Review").assertIsDisplayed()
+        rule.onNodeWithText("Run a command (r1)").assertIsDisplayed()
+        assertEquals(true to item.key, app.core.environments.last())
+        rule.onNodeWithTag("close-review").performClick()
+        rule.onNodeWithText("Waiting for you: 2").assertIsDisplayed()
+        rule.activityRule.scenario.moveToState(Lifecycle.State.CREATED)
+        assertEquals(false to null, app.core.environments.last())
+    }
+
+    @Test fun screenshot() {
+        app.core.tells(item, request("r2", "git push --force-with-lease").copy(oneTapAllowed = false))
+        rule.waitForIdle()
+        val picture = rule.onRoot().captureToImage().asAndroidBitmap()
+        File("target/screens").mkdirs()
+        File("target/screens/inbox.png").outputStream().use { picture.compress(Bitmap.CompressFormat.PNG, 100, it) }
+        val colours = (0 until picture.height step 8).flatMap { y -> (0 until picture.width step 8).map { x -> picture.getPixel(x, y) } }.toSet()
+        assertTrue("the picture is not blank: ${colours.size} colours", colours.size > 10)
+    }
+}

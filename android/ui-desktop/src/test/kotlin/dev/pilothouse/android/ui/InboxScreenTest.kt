@@ -1,0 +1,124 @@
+package dev.pilothouse.android.ui
+
+import androidx.compose.ui.ImageComposeScene
+import androidx.compose.ui.test.ComposeUiTest
+import androidx.compose.ui.test.ExperimentalTestApi
+import androidx.compose.ui.test.assertIsDisplayed
+import androidx.compose.ui.test.assertIsEnabled
+import androidx.compose.ui.test.assertIsNotEnabled
+import androidx.compose.ui.test.getBoundsInRoot
+import androidx.compose.ui.test.onNodeWithTag
+import androidx.compose.ui.test.onNodeWithText
+import androidx.compose.ui.test.performClick
+import androidx.compose.ui.test.performTouchInput
+import androidx.compose.ui.test.swipeUp
+import androidx.compose.ui.test.v2.runComposeUiTest
+import androidx.compose.ui.unit.Density
+import androidx.compose.ui.unit.dp
+import org.jetbrains.skia.EncodedImageFormat
+import org.junit.Assert.assertEquals
+import org.junit.Assert.assertTrue
+import org.junit.Test
+import java.io.File
+import javax.imageio.ImageIO
+
+@OptIn(ExperimentalTestApi::class)
+class InboxScreenTest {
+    private val long = (1..120).joinToString(" &&\n") { "echo step $it" }
+    private val events = mutableListOf<InboxEvent>()
+
+    private fun ComposeUiTest.show(vararg requests: RequestItem, reviewing: String? = null) =
+        setContent { InboxScreen(InboxState(requests.toList(), NOW, reviewing), events::add) }
+
+    @Test fun a_card_shows_what_is_asked_where_and_for_how_long() = runComposeUiTest {
+        show(request("r1"))
+        onNodeWithText("Waiting for you: 1").assertIsDisplayed()
+        onNodeWithText("cargo publish --dry-run").assertIsDisplayed()
+        onNodeWithText("in /home/mia/pilothouse").assertIsDisplayed()
+        onNodeWithText("wren › pilothouse › Publish the crate").assertIsDisplayed()
+        onNodeWithText("Waits for 2 min").assertIsDisplayed()
+    }
+
+    @Test fun an_answer_names_the_request_and_the_text_that_was_shown() = runComposeUiTest {
+        val (first, second) = listOf(request("r1"), request("r2", "git push"))
+        show(first, second)
+        onNodeWithTag("deny-r2").performClick()
+        onNodeWithTag("approve-r1").performClick()
+        runOnIdle { assertEquals(listOf<InboxEvent>(answer(second, "no"), answer(first, "yes")), events) }
+    }
+
+    @Test fun case_08_a_text_that_does_not_fit_the_card_is_reviewed_not_approved() = runComposeUiTest {
+        show(request("r1", long))
+        onNodeWithTag("approve-r1").assertDoesNotExist()
+        onNodeWithTag("deny-r1").assertIsDisplayed()
+        onNodeWithTag("review-r1").performClick()
+        runOnIdle { assertEquals(listOf<InboxEvent>(InboxEvent.Review("h1/t1/r1")), events) }
+    }
+
+    @Test fun what_the_host_keeps_from_one_tap_is_reviewed() = runComposeUiTest {
+        show(request("r1", oneTapAllowed = false))
+        onNodeWithTag("approve-r1").assertDoesNotExist()
+        onNodeWithTag("review-r1").assertIsDisplayed()
+    }
+
+    @Test fun case_08_approve_becomes_active_at_the_end_of_the_text() = runComposeUiTest {
+        val item = request("r1", long)
+        show(item, reviewing = item.id)
+        onNodeWithTag("approve-r1").assertIsNotEnabled()
+        onNodeWithTag("option-session").assertIsNotEnabled()
+        onNodeWithTag("deny-r1").assertIsEnabled()
+        repeat(10) { onNodeWithTag("subject").performTouchInput { swipeUp() } }
+        onNodeWithTag("approve-r1").assertIsEnabled().performClick()
+        runOnIdle { assertEquals(listOf<InboxEvent>(answer(item, "yes")), events) }
+    }
+
+    @Test fun a_short_text_can_be_approved_as_soon_as_it_is_open() = runComposeUiTest {
+        show(request("r1", oneTapAllowed = false), reviewing = "h1/t1/r1")
+        onNodeWithTag("approve-r1").assertIsEnabled()
+        onNodeWithText("The agent says: “to check the package”").assertIsDisplayed()
+        onNodeWithText("this command, until the session ends").assertIsDisplayed()
+    }
+
+    @Test fun case_08_hidden_characters_are_named_in_the_review() = runComposeUiTest {
+        show(request("r1", "rm -rf ./a\u202Eb"), reviewing = "h1/t1/r1")
+        onNodeWithText("rm -rf ./a⟨U+202E⟩b").assertIsDisplayed()
+        onNodeWithText("Contains characters that are hidden or look like others (1), shown as ⟨U+…⟩.").assertIsDisplayed()
+    }
+
+    @Test fun approve_and_deny_are_far_apart() = runComposeUiTest {
+        show(request("r1"))
+        val gap = onNodeWithTag("approve-r1").getBoundsInRoot().left - onNodeWithTag("deny-r1").getBoundsInRoot().right
+        assertTrue("$gap", gap > 96.dp)
+    }
+
+    @Test fun case_10_an_answer_on_its_way_has_no_buttons_and_is_not_called_approved() = runComposeUiTest {
+        show(request("r1", progress = Progress.Sending, status = "Sending …"))
+        onNodeWithText("Sending …").assertIsDisplayed()
+        onNodeWithTag("approve-r1").assertDoesNotExist()
+        onNodeWithTag("deny-r1").assertDoesNotExist()
+        onNodeWithText("Nothing waits for you").assertIsDisplayed()
+    }
+
+    @Test fun screenshots() {
+        val unknown = request("r3", "").copy(kind = RequestKind.Unknown, title = "Something that this app cannot show")
+        val refused = request("r4", "git push --force").copy(problem = "Not sent: the request has changed. Look at it again.")
+        val list = listOf(request("r1"), request("r2", long), unknown, refused, request("r5", progress = Progress.Settled, status = "Approved on Pixel 9"))
+        picture("inbox", InboxState(list, NOW))
+        picture("review", InboxState(list, NOW, reviewing = "h1/t1/r2"))
+    }
+
+    private fun picture(name: String, state: InboxState) {
+        val scene = ImageComposeScene(width = 800, height = 1700, density = Density(2f)) { InboxScreen(state) {} }
+        val png = try {
+            scene.render(0)
+            checkNotNull(scene.render(500_000_000).encodeToData(EncodedImageFormat.PNG)).bytes
+        } finally {
+            scene.close()
+        }
+        val file = File("target/screens/$name.png").apply { parentFile.mkdirs() }
+        file.writeBytes(png)
+        val image = ImageIO.read(file)
+        val colours = (0 until image.height step 4).flatMap { y -> (0 until image.width step 4).map { image.getRGB(it, y) } }.toSet()
+        assertTrue("the picture of $name is not blank: ${colours.size} colours", colours.size > 20)
+    }
+}

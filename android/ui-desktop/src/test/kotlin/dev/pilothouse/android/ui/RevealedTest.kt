@@ -1,0 +1,67 @@
+package dev.pilothouse.android.ui
+
+import org.junit.Assert.assertEquals
+import org.junit.Assert.assertFalse
+import org.junit.Assert.assertNotNull
+import org.junit.Assert.assertNull
+import org.junit.Assert.assertTrue
+import org.junit.Test
+
+class RevealedTest {
+    @Test fun an_ordinary_command_is_shown_as_it_is() {
+        val command = "printf 'naïve café\\n' > notes/résumé.txt &&\n    git diff --stat"
+        assertEquals(Revealed(command, 0, plain = true), reveal(command))
+    }
+
+    @Test fun case_08_hidden_characters_stand_in_the_text_as_code_points() {
+        val hidden = mapOf("bidi override" to "\u202E", "zero width space" to "\u200B", "no-break space" to "\u00A0", "soft hyphen" to "\u00AD",
+            "tag letter" to "\uDB40\uDC61", "variation selector" to "\uFE0F", "Hangul filler" to "\u3164", "escape" to "\u001B", "carriage return" to "\r",
+            "line separator" to "\u2028", "lone surrogate" to "\uD800")
+        for ((name, character) in hidden) {
+            val shown = reveal("rm -rf ./build${character}gone")
+            assertEquals(name, "rm -rf ./build⟨U+%04X⟩gone".format(character.codePointAt(0)), shown.text)
+            assertFalse(name, shown.plain)
+        }
+    }
+
+    @Test fun case_08_letters_that_pass_for_others_are_marked() {
+        assertEquals("⟨U+0441⟩url https://⟨U+0430⟩pple.com", reveal("\u0441url https://\u0430pple.com").text)
+        assertEquals("rm ⟨U+FF0D⟩rf", reveal("rm \uFF0Drf").text)
+        assertFalse(reveal("\u0441url example.org").plain)
+    }
+
+    @Test fun a_word_of_another_script_stays_readable_but_takes_a_second_look() {
+        val shown = reveal("git commit -m 'Привет'")
+        assertEquals("git commit -m 'Привет'", shown.text)
+        assertFalse(shown.plain)
+    }
+
+    @Test fun case_08_padding_that_pushes_the_rest_out_of_sight_takes_a_second_look() {
+        assertFalse(reveal("echo ok" + " ".repeat(80) + "; rm -rf ~").plain)
+        assertFalse(reveal("echo ok\n\n\n\n\nrm -rf ~").plain)
+        assertTrue("indentation is no padding", reveal("if true; then\n            echo ok\nfi").plain)
+    }
+
+    @Test fun one_tap_stands_only_for_allowing_once_what_the_host_lets_pass() {
+        val item = request("r1")
+        assertEquals("yes", item.quickApproval()?.id)
+        assertNull(item.copy(oneTapAllowed = false).quickApproval())
+        assertNull(item.copy(defaultToNo = true).quickApproval())
+        assertNull(item.copy(kind = RequestKind.Question).quickApproval())
+        assertNull(item.copy(kind = RequestKind.Plan).quickApproval())
+        assertNull(item.copy(kind = RequestKind.Unknown).quickApproval())
+        assertNull(item.copy(options = item.options.filter { it.effect != Effect.AllowOnce }).quickApproval())
+        assertNull(item.copy(subject = item.subject.copy(command = "ls\u200B")).quickApproval())
+        assertNull(item.copy(subject = item.subject.copy(cwd = "/home/\u202Eaim")).quickApproval())
+        assertNull(item.copy(subject = Subject()).quickApproval())
+    }
+
+    @Test fun deny_lets_the_turn_go_on_where_the_agent_can() {
+        val item = request("r1")
+        val stop = AnswerOption("stop", "No, and stop", Effect.DenyAndStop)
+        assertEquals("no", item.copy(options = listOf(stop) + item.options).denial()?.id)
+        assertEquals("stop", item.copy(options = listOf(stop)).denial()?.id)
+        assertNull(item.copy(options = emptyList()).denial())
+        assertNotNull(item.denial())
+    }
+}

@@ -1,0 +1,98 @@
+package dev.pilothouse.android.ui
+
+import androidx.compose.foundation.isSystemInDarkTheme
+import androidx.compose.foundation.layout.Arrangement
+import androidx.compose.foundation.layout.Box
+import androidx.compose.foundation.layout.Column
+import androidx.compose.foundation.layout.PaddingValues
+import androidx.compose.foundation.layout.fillMaxSize
+import androidx.compose.foundation.layout.fillMaxWidth
+import androidx.compose.foundation.layout.padding
+import androidx.compose.foundation.lazy.LazyColumn
+import androidx.compose.foundation.lazy.items
+import androidx.compose.material3.Card
+import androidx.compose.material3.ExperimentalMaterial3Api
+import androidx.compose.material3.MaterialTheme
+import androidx.compose.material3.OutlinedButton
+import androidx.compose.material3.Scaffold
+import androidx.compose.material3.Text
+import androidx.compose.material3.TopAppBar
+import androidx.compose.material3.darkColorScheme
+import androidx.compose.material3.lightColorScheme
+import androidx.compose.runtime.Composable
+import androidx.compose.runtime.getValue
+import androidx.compose.runtime.mutableStateOf
+import androidx.compose.runtime.remember
+import androidx.compose.runtime.setValue
+import androidx.compose.ui.Alignment
+import androidx.compose.ui.Modifier
+import androidx.compose.ui.platform.testTag
+import androidx.compose.ui.semantics.LiveRegionMode
+import androidx.compose.ui.semantics.liveRegion
+import androidx.compose.ui.semantics.semantics
+import androidx.compose.ui.text.style.TextOverflow
+import androidx.compose.ui.unit.dp
+
+/** The first screen: what waits for its person on any host, or the one request that is being reviewed. */
+@Composable
+fun InboxScreen(state: InboxState, onEvent: (InboxEvent) -> Unit) {
+    MaterialTheme(if (isSystemInDarkTheme()) darkColorScheme() else lightColorScheme()) {
+        val reviewed = state.requests.firstOrNull { it.id == state.reviewing }
+        if (reviewed != null) ReviewScreen(reviewed, state.nowMs, onEvent) else WaitingList(state, onEvent)
+    }
+}
+
+@OptIn(ExperimentalMaterial3Api::class)
+@Composable
+private fun WaitingList(state: InboxState, onEvent: (InboxEvent) -> Unit) {
+    val waiting = state.requests.count { it.progress == Progress.Waiting }
+    val heading = if (waiting == 0) "Nothing waits for you" else "Waiting for you: $waiting"
+    Scaffold(
+        topBar = { TopAppBar(title = { Text(heading, Modifier.semantics { liveRegion = LiveRegionMode.Polite }) }) },
+    ) { insets ->
+        if (state.requests.isEmpty()) {
+            Box(Modifier.padding(insets).fillMaxSize(), Alignment.Center) { Text("Agents that need an answer show up here.") }
+        } else {
+            LazyColumn(
+                Modifier.padding(insets).fillMaxSize(),
+                verticalArrangement = Arrangement.spacedBy(8.dp),
+                contentPadding = PaddingValues(16.dp),
+            ) {
+                items(state.requests, key = { it.id }) { RequestCard(it, state.nowMs, onEvent) }
+            }
+        }
+    }
+}
+
+@Composable
+private fun RequestCard(item: RequestItem, nowMs: Long, onEvent: (InboxEvent) -> Unit) {
+    // Until the layout has said that the whole text is on the screen, Approve is not offered.
+    var complete by remember(item.contentHash) { mutableStateOf(false) }
+    Card(Modifier.fillMaxWidth().testTag("request-${item.key.request}")) {
+        Column(Modifier.padding(16.dp), verticalArrangement = Arrangement.spacedBy(8.dp)) {
+            RequestHeading(item, nowMs)
+            val text = item.subject.revealed().text
+            if (text.isNotEmpty()) {
+                Verbatim(text, maxLines = COLLAPSED_LINES, overflow = TextOverflow.Ellipsis, onTextLayout = { complete = !it.hasVisualOverflow })
+                if (!complete) Text("The text goes on.", style = MaterialTheme.typography.bodySmall)
+            }
+            item.subject.revealedCwd()?.let { Verbatim("in ${it.text}", style = MaterialTheme.typography.bodySmall) }
+            RequestStatus(item)
+            if (item.progress == Progress.Waiting) CardButtons(item, item.quickApproval()?.takeIf { complete }, onEvent)
+        }
+    }
+}
+
+private const val COLLAPSED_LINES = 6
+
+@Composable
+private fun CardButtons(item: RequestItem, approval: AnswerOption?, onEvent: (InboxEvent) -> Unit) = ApartRow(
+    start = { item.denial()?.let { DenyButton(item, it, onEvent) } },
+    end = {
+        if (approval != null) {
+            ApproveButton(item, approval, enabled = true, onEvent)
+        } else {
+            OutlinedButton({ onEvent(InboxEvent.Review(item.id)) }, Modifier.testTag("review-${item.key.request}")) { Text("Review") }
+        }
+    },
+)
