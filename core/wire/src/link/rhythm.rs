@@ -45,6 +45,11 @@ impl Backoff {
         Duration::from_micros(random % (ceiling_us + 1))
     }
 
+    /// Goes to the longest waits at once: trying soon is pointless.
+    pub fn despair(&mut self) {
+        self.failures = self.failures.max(7);
+    }
+
     /// Starts over, after a connection that lasted or when a person looks.
     pub fn reset(&mut self) {
         self.failures = 0;

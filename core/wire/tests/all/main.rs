@@ -6,7 +6,11 @@
 )]
 
 mod common;
+mod examples;
 mod files;
+mod link;
+mod messages;
 mod offers;
+mod opening;
 mod pairing;
 mod transport;

@@ -1,0 +1,287 @@
+//! Messages: JSON objects with a `type`, one per text frame. `draft` until the first tagged version.
+//!
+//! Within a protocol version messages only grow: unknown fields are ignored, an unknown type is
+//! [`DecodeError::Unknown`], which a host answers with `error` and a device skips. An unknown or malformed *command* is
+//! never ignored: [`DecodeError::Command`] carries the refusal with which the host answers it.
+
+mod device;
+mod host;
+mod query;
+
+pub use device::{DeviceMessage, FeedCursor, Hello, Pair, SubId};
+pub use host::{
+    ByeReason, ErrorAbout, ErrorCode, FeedNotice, FeedUpdate, GapReason, HostMessage, Limits,
+    Paired, SubscribeAnswer, Subscribed, Welcome, WireError,
+};
+pub use query::{
+    AgentInfo, AgentReadiness, BLOB_CHUNK, Base64, BlobChunk, CheckOutcome, DoctorCheck,
+    DoctorReport, OlderItems, Query, QueryAnswer, QueryResult, WorkspaceInfo,
+};
+
+use crate::duplex::{DuplexError, Frame, FrameReceiver, FrameSender, MAX_FRAME};
+use pilothouse_domain::{CommandBody, CommandId, Refusal};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::marker::PhantomData;
+
+/// One side's messages.
+pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The types this side may send.
+    const TYPES: &'static [&'static str];
+
+    /// This message's type.
+    fn type_name(&self) -> &'static str;
+
+    /// A better error for a message of a known type that did not read.
+    fn diagnose(kind: &str, text: &str, reason: String) -> DecodeError {
+        let _ = text;
+        DecodeError::Malformed {
+            kind: kind.to_owned(),
+            reason,
+        }
+    }
+}
+
+/// Why a message cannot be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// It is over [`MAX_FRAME`].
+    #[error(
+        "a `{kind}` message has {size} bytes, at most {MAX_FRAME} can be sent; send it in pages"
+    )]
+    TooLarge {
+        /// Its type.
+        kind: &'static str,
+        /// Its size in bytes.
+        size: usize,
+    },
+    /// It does not serialise.
+    #[error("a `{kind}` message does not serialise: {reason}")]
+    Unserialisable {
+        /// Its type.
+        kind: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Why a frame is no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A type that this version does not know; the connection can go on.
+    #[error("a message of the unknown type `{kind}` came; the other side is newer")]
+    Unknown {
+        /// The type, cut to 80 characters.
+        kind: String,
+    },
+    /// A command that this version does not know, or not in this form; to be answered with this refusal.
+    #[error("command {id} cannot be taken: {refusal}")]
+    Command {
+        /// The command.
+        id: CommandId,
+        /// The refusal to answer with.
+        refusal: Refusal,
+    },
+    /// A query that this version does not know, or not in this form; to be answered with `result` and an error.
+    #[error("query {id} cannot be answered: {reason}")]
+    Query {
+        /// The query.
+        id: u32,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A known type with wrong content.
+    #[error("a `{kind}` message is malformed: {reason}")]
+    Malformed {
+        /// Its type.
+        kind: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No JSON object with a `type`.
+    #[error("a frame is no message: {0}")]
+    NotAMessage(String),
+}
+
+/// Writes a message as a frame.
+///
+/// # Errors
+/// [`EncodeError::TooLarge`] over [`MAX_FRAME`].
+pub fn encode<M: Message>(message: &M) -> Result<Frame, EncodeError> {
+    let kind = message.type_name();
+    let text = serde_json::to_string(message).map_err(|error| EncodeError::Unserialisable {
+        kind,
+        reason: error.to_string(),
+    })?;
+    if text.len() > MAX_FRAME {
+        return Err(EncodeError::TooLarge {
+            kind,
+            size: text.len(),
+        });
+    }
+    Ok(Frame::Text(text))
+}
+
+/// Reads a message from a frame.
+///
+/// # Errors
+/// [`DecodeError`], each kind with its own way to go on; never a panic, whatever the bytes.
+pub fn decode<M: Message>(frame: &Frame) -> Result<M, DecodeError> {
+    let Frame::Text(text) = frame else {
+        return Err(DecodeError::NotAMessage(
+            "binary frames are not used in this version".to_owned(),
+        ));
+    };
+    if text.len() > MAX_FRAME {
+        return Err(DecodeError::NotAMessage(format!(
+            "it has over {MAX_FRAME} bytes"
+        )));
+    }
+    serde_json::from_str(text).map_err(|error| explain::<M>(text, &error))
+}
+
+fn explain<M: Message>(text: &str, error: &serde_json::Error) -> DecodeError {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    let reason = shorten(&error.to_string());
+    match serde_json::from_str::<Head>(text) {
+        Err(_) => DecodeError::NotAMessage(reason),
+        Ok(head) if M::TYPES.contains(&head.kind.as_str()) => M::diagnose(&head.kind, text, reason),
+        Ok(head) => DecodeError::Unknown {
+            kind: shorten(&head.kind),
+        },
+    }
+}
+
+/// What a peer made us say is cut: it may be long, and it goes into logs.
+fn shorten(text: &str) -> String {
+    text.chars().take(160).collect()
+}
+
+/// A command or query that did not read, as far as it can be answered by its id.
+fn diagnose_device(kind: &str, text: &str, reason: String) -> DecodeError {
+    #[derive(Deserialize)]
+    struct CommandHead {
+        command: CommandParts,
+    }
+    #[derive(Deserialize)]
+    struct CommandParts {
+        id: CommandId,
+        body: CommandName,
+    }
+    #[derive(Deserialize)]
+    struct CommandName {
+        command: String,
+    }
+    #[derive(Deserialize)]
+    struct QueryHead {
+        id: u32,
+    }
+    if kind == "command"
+        && let Ok(CommandHead { command }) = serde_json::from_str::<CommandHead>(text)
+    {
+        let name = shorten(&command.body.command);
+        let refusal = if CommandBody::NAMES.contains(&name.as_str()) {
+            Refusal::Invalid {
+                field: name,
+                problem: reason,
+            }
+        } else {
+            Refusal::UnknownCommand { name }
+        };
+        return DecodeError::Command {
+            id: command.id,
+            refusal,
+        };
+    }
+    if kind == "query"
+        && let Ok(QueryHead { id }) = serde_json::from_str::<QueryHead>(text)
+    {
+        return DecodeError::Query { id, reason };
+    }
+    DecodeError::Malformed {
+        kind: kind.to_owned(),
+        reason,
+    }
+}
+
+/// Why no message could be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The message cannot be written; the connection lives on.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The connection has ended.
+    #[error(transparent)]
+    Duplex(#[from] DuplexError),
+}
+
+/// Why no message came.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiveError {
+    /// A frame came that is no message of this version; the connection lives on.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The connection has ended.
+    #[error(transparent)]
+    Duplex(#[from] DuplexError),
+}
+
+/// The sending half of a connection, for messages of one side.
+pub struct Outgoing<M> {
+    frames: Box<dyn FrameSender>,
+    messages: PhantomData<fn(M)>,
+}
+
+impl<M: Message> Outgoing<M> {
+    /// Sends messages as frames.
+    pub fn new(frames: Box<dyn FrameSender>) -> Self {
+        Self {
+            frames,
+            messages: PhantomData,
+        }
+    }
+
+    /// Sends one message and flushes it. Not cancel-safe.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub async fn send(&mut self, message: &M) -> Result<(), SendError> {
+        self.frames
+            .send(encode(message)?)
+            .await
+            .map_err(SendError::Duplex)
+    }
+
+    /// The half that sends frames.
+    pub fn frames(&mut self) -> &mut dyn FrameSender {
+        &mut *self.frames
+    }
+}
+
+/// The receiving half of a connection, for messages of the other side.
+pub struct Incoming<M> {
+    frames: Box<dyn FrameReceiver>,
+    messages: PhantomData<fn() -> M>,
+}
+
+impl<M: Message> Incoming<M> {
+    /// Reads frames as messages.
+    pub fn new(frames: Box<dyn FrameReceiver>) -> Self {
+        Self {
+            frames,
+            messages: PhantomData,
+        }
+    }
+
+    /// The next message. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Decode`] for one frame, after which one may go on; [`ReceiveError::Duplex`] for the end.
+    pub async fn receive(&mut self) -> Result<M, ReceiveError> {
+        let frame = self.frames.receive().await?;
+        Ok(decode(&frame)?)
+    }
+}
