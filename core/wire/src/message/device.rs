@@ -3,8 +3,9 @@
 use super::{ByeReason, DecodeError, Message, Query, diagnose_device};
 use crate::{pairing::PairingProof, version::ProtocolRange};
 use pilothouse_domain::{
-    Command, CommandId, Cursor, Epoch, ThreadId,
+    Command, CommandId, Cursor, ThreadId,
     entry::LOG_FORMAT,
+    feed::FeedCursor,
     state::{DECIDE_VERSION, STATE_VERSION},
 };
 use serde::{Deserialize, Serialize};
@@ -114,15 +115,6 @@ pub struct Pair {
     pub device_name: String,
     /// What it runs on, e.g. `android 16`, at most 80 characters.
     pub platform: String,
-}
-
-/// A place in a host's summary feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FeedCursor {
-    /// The feed's life; another one means: start over.
-    pub epoch: Epoch,
-    /// Grows with each change.
-    pub revision: u64,
 }
 
 impl Message for DeviceMessage {

@@ -1,12 +1,11 @@
 //! What a host says to a device.
 
-use super::{BLOB_CHUNK, FeedCursor, Message, QueryAnswer, SubId};
+use super::{BLOB_CHUNK, Message, QueryAnswer, SubId};
 use crate::{duplex::MAX_FRAME, pairing::PairingRefusal, version::VersionRefusal};
 use pilothouse_domain::{
-    CommandId, Cursor, DeviceId, Entry, Epoch, HostId, Outcome, Policy, Position, Row, Scope,
-    ThreadId, ThreadSummary,
-    command::Notice,
-    row::{InboxEntry, LiveText, OpenItem, RequestRef, Snapshot, WaitingCounts},
+    CommandId, Cursor, DeviceId, Entry, Epoch, HostId, Outcome, Policy, Scope, ThreadId,
+    feed::{FeedUpdate, Subscribed},
+    row::{LiveText, OpenItem},
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +17,25 @@ pub enum HostMessage {
     Welcome(Box<Welcome>),
     /// Answer to `pair`; the connection is closed after it, and the device dials anew as a paired one.
     Paired(Paired),
-    /// Changes of the summary feed.
-    Feed(Box<FeedUpdate>),
-    /// Answer to `subscribe`.
-    Subscribed(Box<Subscribed>),
+    /// A step of the summary feed. Only a step with `more: false` is a place to come back to: a step that is too large
+    /// for one frame comes in parts that name the same place.
+    Feed {
+        /// The subscription.
+        sub: SubId,
+        /// What changed.
+        #[serde(flatten)]
+        update: Box<FeedUpdate>,
+    },
+    /// Answer to `subscribe`; entries up to its high-water mark follow unless it holds a snapshot of that place.
+    Subscribed {
+        /// The subscription.
+        sub: SubId,
+        /// The thread.
+        thread: ThreadId,
+        /// From where to go on.
+        #[serde(flatten)]
+        answer: Box<Subscribed>,
+    },
     /// Entries of a log, in order, none left out.
     Entries {
         /// The subscription.
@@ -29,13 +43,13 @@ pub enum HostMessage {
         /// The entries.
         entries: Vec<Entry>,
     },
-    /// Ends the catching up: the texts of all open items at the place up to which entries were sent.
+    /// More texts of open items of a `subscribed` that would not have fitted into one frame.
     OpenItems {
         /// The subscription.
         sub: SubId,
-        /// The items; an open item that is not here has no text yet.
+        /// The items.
         items: Vec<OpenItem>,
-        /// That place.
+        /// The place at which the texts are so.
         high_water: Cursor,
     },
     /// Text that streams. May be lost when the device reads slowly; a jump in offset is text to be fetched or awaited.
@@ -142,111 +156,6 @@ pub struct Paired {
     pub host_name: String,
     /// What this device may do.
     pub scopes: Vec<Scope>,
-}
-
-/// Changes of the summary feed. A large one comes in parts; only the last has `more: false`, and only then is
-/// `revision` a place to come back to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FeedUpdate {
-    /// The subscription.
-    pub sub: SubId,
-    /// The feed's life.
-    pub epoch: Epoch,
-    /// The place after this change.
-    pub revision: u64,
-    /// Whether the device forgets what it has of this host before it takes this.
-    pub reset: bool,
-    /// Whether another part of the same change follows.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub more: bool,
-    /// Threads that are new or changed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub upserts: Vec<ThreadSummary>,
-    /// Threads that are gone.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub removed: Vec<ThreadId>,
-    /// Requests that are open, new or changed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requests: Vec<InboxEntry>,
-    /// Requests that are open no more.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requests_removed: Vec<RequestRef>,
-    /// What its people are to be told.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notices: Vec<FeedNotice>,
-    /// How much waits on the whole host.
-    pub counts: WaitingCounts,
-}
-
-impl FeedUpdate {
-    /// The place after this change, once all its parts are taken.
-    pub fn cursor(&self) -> Option<FeedCursor> {
-        (!self.more).then_some(FeedCursor {
-            epoch: self.epoch,
-            revision: self.revision,
-        })
-    }
-}
-
-/// Something people are to be told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FeedNotice {
-    /// The thread it is about.
-    pub thread: ThreadId,
-    /// What happened.
-    pub notice: Notice,
-    /// Host time, Unix ms.
-    pub at_ms: u64,
-}
-
-/// Answer to `subscribe`. Entries follow, then `open_items`, then what happens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Subscribed {
-    /// The subscription.
-    pub sub: SubId,
-    /// The thread.
-    pub thread: ThreadId,
-    /// Whether the device's place is one of this log.
-    #[serde(flatten)]
-    pub answer: SubscribeAnswer,
-    /// Only with a gap: the state from which to go on. The device forgets the rows it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot: Option<Snapshot>,
-    /// Only with a gap: the last rows of the thread at the snapshot's place.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<Row>,
-    /// Only with a gap: the first item's place in `rows` if there are older ones, for `older_items`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub older: Option<Position>,
-}
-
-/// Whether a device can go on from where it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub enum SubscribeAnswer {
-    /// The entries after its place follow.
-    Ok,
-    /// It starts over from a snapshot.
-    Gap {
-        /// Why.
-        reason: GapReason,
-    },
-}
-
-/// Why a device starts over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GapReason {
-    /// It had nothing.
-    NoCursor,
-    /// Its place is in another life of the ledger.
-    Epoch,
-    /// The log went another way after its place.
-    Chain,
-    /// It is ahead of the ledger, which was restored: commands that were sent and not answered wait for their person.
-    Ahead,
-    /// Too many entries lie between.
-    TooFar,
 }
 
 /// Why a side ends a connection.
@@ -428,8 +337,8 @@ impl Message for HostMessage {
         match self {
             Self::Welcome(_) => "welcome",
             Self::Paired(_) => "paired",
-            Self::Feed(_) => "feed",
-            Self::Subscribed(_) => "subscribed",
+            Self::Feed { .. } => "feed",
+            Self::Subscribed { .. } => "subscribed",
             Self::Entries { .. } => "entries",
             Self::OpenItems { .. } => "open_items",
             Self::Live { .. } => "live",

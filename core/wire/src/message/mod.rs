@@ -6,13 +6,12 @@
 
 mod device;
 mod host;
+mod paging;
 mod query;
 
-pub use device::{DeviceMessage, FeedCursor, Hello, Pair, SubId};
-pub use host::{
-    ByeReason, ErrorAbout, ErrorCode, FeedNotice, FeedUpdate, GapReason, HostMessage, Limits,
-    Paired, SubscribeAnswer, Subscribed, Welcome, WireError,
-};
+pub use device::{DeviceMessage, Hello, Pair, SubId};
+pub use host::{ByeReason, ErrorAbout, ErrorCode, HostMessage, Limits, Paired, Welcome, WireError};
+pub use paging::{PAGE_BYTES, entries_in_pages, feed_in_pages, subscribed_in_pages};
 pub use query::{
     AgentInfo, AgentReadiness, BLOB_CHUNK, Base64, BlobChunk, CheckOutcome, DoctorCheck,
     DoctorReport, OlderItems, Query, QueryAnswer, QueryResult, WorkspaceInfo,

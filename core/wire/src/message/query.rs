@@ -76,9 +76,8 @@ pub enum QueryResult {
 pub struct OlderItems {
     /// The rows, oldest item first, with the runs, messages and requests that belong to them.
     pub rows: Vec<Row>,
-    /// The first item's place if there are older ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub older: Option<Position>,
+    /// Whether there are items older than these.
+    pub older: bool,
 }
 
 /// A part of a stored text.

@@ -4,10 +4,16 @@ use pilothouse_wire::{
     connect::Connector,
     hosts::HostAllowList,
     identity::{DeviceIdentity, FileKey, HostIdentity},
+    tls,
     websocket::{Acceptor, Established},
 };
+use rustls::pki_types::ServerName;
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+use tokio_rustls::TlsConnector;
 
 /// Generous: only a bug lets it pass.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -79,4 +85,27 @@ impl Listening {
         let _ = self.task.await;
         self.identity
     }
+}
+
+pub(crate) type ClientTls = tokio_rustls::client::TlsStream<TcpStream>;
+
+pub(crate) async fn raw_tls(host: &Listening, device: &DeviceIdentity) -> ClientTls {
+    let config = tls::client_config(device, host.identity.spki_sha256()).unwrap();
+    let stream = TcpStream::connect(host.address).await.unwrap();
+    TlsConnector::from(config)
+        .connect(ServerName::try_from("x.invalid").unwrap(), stream)
+        .await
+        .unwrap()
+}
+
+pub(crate) async fn raw_client(
+    host: &Listening,
+    device: &DeviceIdentity,
+) -> tokio_tungstenite::WebSocketStream<ClientTls> {
+    let stream = raw_tls(host, device).await;
+    let url = format!("wss://{}/v1", host.address);
+    tokio_tungstenite::client_async(url, stream)
+        .await
+        .unwrap()
+        .0
 }

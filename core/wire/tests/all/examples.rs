@@ -3,34 +3,34 @@
 use pilothouse_domain::{
     AgentName, Answer, BlobHash, Body, Cause, Chain, Command, CommandBody, CommandId, ContentHash,
     Cursor, DeviceId, Digest, Entry, Epoch, Event, HostId, Incarnation, ItemId, MessageId, Mode,
-    NodeId, NoticeId, OptionId, Outcome, Policy, Position, Refusal, RequestId, RequestStatus, Row,
-    RunId, RunStatus, RuntimeRequest, Scope, ThreadId, ThreadState, ThreadSummary, WorkspaceId,
-    command::{DispatchMode, Notice, NoticeKind},
+    NodeId, OptionId, Outcome, Policy, Position, Refusal, RequestId, RequestStatus, Row, RunId,
+    RunStatus, RuntimeRequest, Scope, ThreadId, ThreadState, ThreadSummary, WorkspaceId,
+    command::DispatchMode,
+    feed::{FeedCursor, FeedThread, FeedUpdate, GapReason, Subscribed},
     policy::AgentPolicy,
     request::{RequestKind, Respondability, RiskHint},
-    row::{ActiveSummary, InboxEntry, LiveText, OpenItem, RequestRef, Snapshot, WaitingCounts},
+    row::{ActiveSummary, LiveText, OpenItem, Snapshot, WaitingCounts},
     run::BlockedOn,
     thread::{Actor, ConversationMessage, Delivery, Role, Selection},
 };
 use pilothouse_wire::{
     message::{
         AgentInfo, AgentReadiness, Base64, BlobChunk, ByeReason, CheckOutcome, DeviceMessage,
-        DoctorCheck, DoctorReport, ErrorAbout, ErrorCode, FeedCursor, FeedNotice, FeedUpdate,
-        GapReason, Hello, HostMessage, Limits, OlderItems, Pair, Paired, Query, QueryAnswer,
-        QueryResult, SubscribeAnswer, Subscribed, Welcome, WireError, WorkspaceInfo,
+        DoctorCheck, DoctorReport, ErrorAbout, ErrorCode, Hello, HostMessage, Limits, OlderItems,
+        Pair, Paired, Query, QueryAnswer, QueryResult, Welcome, WireError, WorkspaceInfo,
     },
     pairing::{PairingProof, PairingRefusal},
     version::{ProtocolRange, UpdateNeeded, VersionRefusal},
 };
 
-const THREAD: ThreadId = ThreadId::from_bytes([0x11; 16]);
+pub(crate) const THREAD: ThreadId = ThreadId::from_bytes([0x11; 16]);
 const RUN: RunId = RunId::from_bytes([0x22; 16]);
 const COMMAND: CommandId = CommandId::from_bytes([0x33; 16]);
 const REQUEST: RequestId = RequestId::from_bytes([0x44; 16]);
 const DEVICE: DeviceId = DeviceId::from_bytes([0x55; 16]);
 const HOST: HostId = HostId::from_bytes([0x66; 16]);
 const EPOCH: Epoch = Epoch::from_bytes([0x77; 16]);
-const ITEM: ItemId = ItemId::from_bytes([0x88; 16]);
+pub(crate) const ITEM: ItemId = ItemId::from_bytes([0x88; 16]);
 const MESSAGE: MessageId = MessageId::from_bytes([0x99; 16]);
 const NODE: NodeId = NodeId::from_bytes([0xaa; 16]);
 const NOW: u64 = 1_796_000_000_000;
@@ -153,7 +153,7 @@ fn message() -> ConversationMessage {
     }
 }
 
-fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     Entry {
         thread: THREAD,
         epoch: EPOCH,
@@ -199,6 +199,44 @@ fn result(id: u32, result: QueryResult) -> HostMessage {
 
 fn bye(reason: ByeReason) -> HostMessage {
     HostMessage::Bye { reason }
+}
+
+pub(crate) fn feed_thread() -> FeedThread {
+    FeedThread {
+        summary: summary(),
+        requests: vec![request()],
+    }
+}
+
+pub(crate) fn feed_update(threads: Vec<FeedThread>) -> FeedUpdate {
+    FeedUpdate {
+        cursor: FeedCursor {
+            epoch: EPOCH,
+            revision: 901,
+        },
+        reset: true,
+        threads,
+        removed: vec![THREAD],
+        counts: WaitingCounts {
+            approvals: 1,
+            questions: 0,
+        },
+        more: false,
+    }
+}
+
+pub(crate) fn gap(open_items: Vec<OpenItem>) -> Subscribed {
+    Subscribed {
+        gap: Some(GapReason::Ahead),
+        snapshot: Some(Box::new(Snapshot {
+            state: ThreadState::empty(THREAD),
+            cursor: cursor(),
+        })),
+        rows: vec![Row::Message(message()), Row::Request(Box::new(request()))],
+        older: true,
+        open_items,
+        high_water: cursor(),
+    }
 }
 
 /// What devices say, each with the name of its golden file.
@@ -322,10 +360,6 @@ pub(crate) fn of_device() -> Vec<(&'static str, DeviceMessage)> {
 
 /// What hosts say, each with the name of its golden file.
 pub(crate) fn of_host() -> Vec<(&'static str, HostMessage)> {
-    let position = Position {
-        run: 3,
-        arrival: 120,
-    };
     let refused = Outcome::Refused {
         refusal: Refusal::UnknownCommand {
             name: "thread.paint".into(),
@@ -344,62 +378,33 @@ pub(crate) fn of_host() -> Vec<(&'static str, HostMessage)> {
         ),
         (
             "feed",
-            HostMessage::Feed(Box::new(FeedUpdate {
+            HostMessage::Feed {
                 sub: 1,
-                epoch: EPOCH,
-                revision: 901,
-                reset: true,
-                more: true,
-                upserts: vec![summary()],
-                removed: vec![THREAD],
-                requests: vec![InboxEntry {
-                    thread: THREAD,
-                    request: Box::new(request()),
-                }],
-                requests_removed: vec![RequestRef {
-                    thread: THREAD,
-                    request: REQUEST,
-                }],
-                notices: vec![FeedNotice {
-                    thread: THREAD,
-                    notice: Notice {
-                        id: NoticeId::from_bytes([0xee; 16]),
-                        what: NoticeKind::SteerMissed { message: MESSAGE },
-                    },
-                    at_ms: NOW,
-                }],
-                counts: WaitingCounts {
-                    approvals: 1,
-                    questions: 0,
-                },
-            })),
+                update: Box::new(feed_update(vec![feed_thread()])),
+            },
         ),
         (
             "subscribed.ok",
-            HostMessage::Subscribed(Box::new(Subscribed {
+            HostMessage::Subscribed {
                 sub: 2,
                 thread: THREAD,
-                answer: SubscribeAnswer::Ok,
-                snapshot: None,
-                rows: vec![],
-                older: None,
-            })),
+                answer: Box::new(Subscribed {
+                    gap: None,
+                    snapshot: None,
+                    rows: vec![],
+                    older: false,
+                    open_items: vec![],
+                    high_water: cursor(),
+                }),
+            },
         ),
         (
             "subscribed.gap",
-            HostMessage::Subscribed(Box::new(Subscribed {
+            HostMessage::Subscribed {
                 sub: 2,
                 thread: THREAD,
-                answer: SubscribeAnswer::Gap {
-                    reason: GapReason::Ahead,
-                },
-                snapshot: Some(Snapshot {
-                    state: ThreadState::empty(THREAD),
-                    cursor: cursor(),
-                }),
-                rows: vec![Row::Message(message()), Row::Request(Box::new(request()))],
-                older: Some(position),
-            })),
+                answer: Box::new(gap(vec![])),
+            },
         ),
         (
             "entries",
@@ -461,7 +466,7 @@ pub(crate) fn of_host() -> Vec<(&'static str, HostMessage)> {
                 1,
                 QueryResult::OlderItems(OlderItems {
                     rows: vec![Row::Message(message())],
-                    older: Some(position),
+                    older: true,
                 }),
             ),
         ),

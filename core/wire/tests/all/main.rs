@@ -8,9 +8,11 @@
 mod common;
 mod examples;
 mod files;
+mod hostile;
 mod link;
 mod messages;
 mod offers;
 mod opening;
+mod paging;
 mod pairing;
 mod transport;
