@@ -15,6 +15,34 @@
 //! - trust is in public keys only: names, dates and issuers of certificates are never looked at;
 //! - unknown fields are ignored, unknown message types are a typed error that can be answered, never a crash;
 //! - time and randomness come in as parameters of everything that can be pure; one owner retries.
+//!
+//! A device that has an offer, from pairing to its link:
+//!
+//! ```no_run
+//! use pilothouse_wire::{connect::Connector, identity::{DeviceIdentity, FileKey}, link::{HostDialer, Link, LinkConfig,
+//!     LinkEvent}, message::Hello, offer::PairingOffer, opening};
+//! use std::{path::Path, sync::Arc};
+//!
+//! # async fn device(text: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! let key = FileKey::load_or_create(&Path::new("data").join(FileKey::FILE))?;
+//! let device = DeviceIdentity::new(Arc::new(key))?;
+//! let offer = PairingOffer::parse(text)?;
+//! let connector = Connector::new(&device, offer.spki_sha256)?;
+//! let (paired, address) = opening::pair(&connector, &offer, "laptop", "linux").await?;
+//! println!("paired with {} over {address}", paired.host_name);
+//!
+//! let dialer = Arc::new(HostDialer::new(connector, offer.addresses));
+//! let (link, mut events) = Link::start(LinkConfig::new(Hello::of_this_build("laptop", "example 1"), dialer));
+//! while let Some(event) = events.recv().await {
+//!     match event {
+//!         LinkEvent::Up { welcome, sender } => println!("{} in epoch {}", welcome.host_name, welcome.epoch),
+//!         LinkEvent::Message(message) => println!("{message:?}"),
+//!         LinkEvent::Down(problem) => println!("down: {problem}"),
+//!         LinkEvent::Stopped(reason) => println!("stopped: {reason}"),
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod connect;

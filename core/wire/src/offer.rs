@@ -33,6 +33,16 @@ impl PairingSecret {
         Self(bytes)
     }
 
+    /// A fresh one from the system's randomness.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub fn random() -> Result<Self, std::io::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+        Ok(Self(bytes))
+    }
+
     /// The 16 bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0

@@ -96,7 +96,7 @@ pub async fn read_opening(
     known: bool,
 ) -> Result<Opening, OpeningError> {
     let first = match timeout(OPENING_TIMEOUT, incoming.receive()).await {
-        Err(_) => return Err(OpeningError::Timeout),
+        Err(_) | Ok(Err(ReceiveError::Silent)) => return Err(OpeningError::Timeout),
         Ok(Err(ReceiveError::Duplex(error))) => return Err(OpeningError::Ended(error)),
         Ok(Err(ReceiveError::Decode(error))) if known => return Err(OpeningError::Decode(error)),
         Ok(Err(ReceiveError::Decode(_))) => {

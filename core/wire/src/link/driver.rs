@@ -232,7 +232,14 @@ impl Driver {
         loop {
             tokio::select! {
                 received = receiver.receive() => match understood(received)? {
-                    Some(HostMessage::Welcome(welcome)) => return Ok(welcome),
+                    Some(HostMessage::Welcome(welcome)) => {
+                        let ours = self.config.hello.protocol;
+                        if (ours.min..=ours.max).contains(&welcome.protocol) {
+                            return Ok(welcome);
+                        }
+                        let problem = format!("it chose protocol {}, offered were {ours}", welcome.protocol);
+                        return Err(End::Problem(LinkProblem::Protocol(problem)));
+                    }
                     Some(other) => {
                         use crate::message::Message;
                         let problem = format!("it answered `{}` to hello", other.type_name());

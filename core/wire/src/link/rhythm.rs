@@ -16,7 +16,8 @@ pub const PING_INTERVAL: Duration = Duration::from_secs(15);
 pub const MISSES: u32 = 2;
 /// Time for the answer to a probe on foreground or network change.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
-/// Silence after which a host gives up a device: two missed pings and the time of a third to arrive.
+/// Silence after which a host gives up a device: two missed pings, and time for a third. A host only listens, by
+/// [`crate::message::Incoming::receive_alive`], and wakes for nothing while no device is connected.
 pub const HOST_SILENCE: Duration = Duration::from_secs(45);
 
 /// Exponential backoff with full jitter: each wait is anywhere from nothing to a ceiling that doubles.
@@ -131,34 +132,6 @@ impl Heartbeat {
     }
 }
 
-/// The host's side of liveness: it only listens, and wakes for nothing while no device is connected.
-#[derive(Debug, Clone)]
-pub struct Silence {
-    last_heard: Duration,
-}
-
-impl Silence {
-    /// A connection that was alive at `now`.
-    pub fn new(now: Duration) -> Self {
-        Self { last_heard: now }
-    }
-
-    /// Any frame came in at `now`.
-    pub fn heard(&mut self, now: Duration) {
-        self.last_heard = now;
-    }
-
-    /// When the device is given up unless it is heard before.
-    pub fn deadline(&self) -> Duration {
-        self.last_heard + HOST_SILENCE
-    }
-
-    /// Whether the device is to be given up.
-    pub fn is_stale(&self, now: Duration) -> bool {
-        now >= self.deadline()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,14 +219,5 @@ mod tests {
         heart.heard();
         assert_eq!(heart.beat(s(1)), Beat::Ping);
         assert_eq!(heart.beat(s(5)), Beat::Stale);
-    }
-
-    #[test]
-    fn a_host_gives_up_a_device_that_missed_its_pings() {
-        let mut silence = Silence::new(s(0));
-        assert!(!silence.is_stale(s(44)));
-        silence.heard(s(44));
-        assert_eq!(silence.deadline(), s(89));
-        assert!(silence.is_stale(s(89)));
     }
 }

@@ -17,10 +17,14 @@ pub use query::{
     DoctorReport, OlderItems, Query, QueryAnswer, QueryResult, WorkspaceInfo,
 };
 
-use crate::duplex::{DuplexError, Frame, FrameReceiver, FrameSender, MAX_FRAME};
+use crate::{
+    duplex::{DuplexError, Frame, FrameReceiver, FrameSender, MAX_FRAME},
+    link::rhythm::HOST_SILENCE,
+};
 use pilothouse_domain::{CommandBody, CommandId, Refusal};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::marker::PhantomData;
+use tokio::time::{Instant, timeout_at};
 
 /// One side's messages.
 pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -226,6 +230,9 @@ pub enum ReceiveError {
     /// The connection has ended.
     #[error(transparent)]
     Duplex(#[from] DuplexError),
+    /// Only from [`Incoming::receive_alive`]: the other side gives no sign of life; say `bye{silent}` and close.
+    #[error("no sign of life for {} s", HOST_SILENCE.as_secs())]
+    Silent,
 }
 
 /// The sending half of a connection, for messages of one side.
@@ -263,14 +270,16 @@ impl<M: Message> Outgoing<M> {
 /// The receiving half of a connection, for messages of the other side.
 pub struct Incoming<M> {
     frames: Box<dyn FrameReceiver>,
+    heard: Instant,
     messages: PhantomData<fn() -> M>,
 }
 
 impl<M: Message> Incoming<M> {
-    /// Reads frames as messages.
+    /// Reads frames as messages, of a side that was alive just now.
     pub fn new(frames: Box<dyn FrameReceiver>) -> Self {
         Self {
             frames,
+            heard: Instant::now(),
             messages: PhantomData,
         }
     }
@@ -281,6 +290,19 @@ impl<M: Message> Incoming<M> {
     /// [`ReceiveError::Decode`] for one frame, after which one may go on; [`ReceiveError::Duplex`] for the end.
     pub async fn receive(&mut self) -> Result<M, ReceiveError> {
         let frame = self.frames.receive().await?;
+        self.heard = Instant::now();
         Ok(decode(&frame)?)
+    }
+
+    /// The next message of a side that pings: for hosts. Cancel-safe, and calling it anew does not prolong the silence
+    /// that is allowed, [`HOST_SILENCE`] after the last frame of any kind.
+    ///
+    /// # Errors
+    /// Also [`ReceiveError::Silent`].
+    pub async fn receive_alive(&mut self) -> Result<M, ReceiveError> {
+        match timeout_at(self.heard + HOST_SILENCE, self.receive()).await {
+            Ok(received) => received,
+            Err(_) => Err(ReceiveError::Silent),
+        }
     }
 }

@@ -12,7 +12,9 @@ use pilothouse_wire::{
         LinkSender, LinkState,
         rhythm::{BACKOFF_LAST, Backoff},
     },
-    message::{ByeReason, DeviceMessage, Hello, HostMessage, Incoming, Outgoing, ReceiveError},
+    message::{
+        ByeReason, DeviceMessage, Hello, HostMessage, Incoming, Outgoing, ReceiveError, Welcome,
+    },
     opening::{Opening, read_opening, say_bye},
     version::{ProtocolRange, UpdateNeeded, VersionRefusal},
 };
@@ -489,6 +491,39 @@ async fn a_host_that_does_not_welcome_is_given_up() {
         panic!()
     };
     assert_eq!(problem, Some(LinkProblem::NoWelcome));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_chooses_a_protocol_that_was_not_offered_is_not_taken() {
+    let (dialer, mut hosts) = Scripted::connecting();
+    let (link, _events) = start(dialer);
+    let mut host = hosts.recv().await.unwrap();
+    let newer = Welcome {
+        protocol: 2,
+        ..welcome()
+    };
+    host.0
+        .send(&HostMessage::Welcome(Box::new(newer)))
+        .await
+        .unwrap();
+    let seen = state(&link, |s| {
+        matches!(
+            s,
+            LinkState::Unreachable {
+                problem: Some(_),
+                ..
+            }
+        )
+    })
+    .await;
+    let LinkState::Unreachable {
+        problem: Some(LinkProblem::Protocol(problem)),
+        ..
+    } = seen
+    else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(problem, "it chose protocol 2, offered were 1");
 }
 
 #[tokio::test(start_paused = true)]

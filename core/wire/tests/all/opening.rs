@@ -4,9 +4,14 @@ use crate::common::{Listening, device, soon};
 use pilothouse_domain::{DeviceId, HostId, Scope};
 use pilothouse_wire::{
     connect::Connector,
-    duplex::{CloseCode, DuplexError, Frame, FrameReceiver, FrameSender, MAX_FRAME},
+    duplex::{
+        CloseCode, Duplex, DuplexError, Frame, FrameReceiver, FrameSender, MAX_FRAME, memory_pair,
+    },
     identity::{DeviceIdentity, SpkiHash},
-    message::{ByeReason, DeviceMessage, Hello, HostMessage, Paired, decode, encode},
+    message::{
+        ByeReason, DeviceMessage, Hello, HostMessage, Incoming, Paired, ReceiveError, decode,
+        encode,
+    },
     offer::{OFFER_VERSION, PairingOffer, PairingSecret},
     opening::{
         Opening, OpeningError, PairError, answer_pair, pair, pair_message, read_opening, say_bye,
@@ -17,6 +22,7 @@ use pilothouse_wire::{
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 const NOW: u64 = 5_000_000;
@@ -366,9 +372,9 @@ async fn a_known_device_must_begin_with_hello() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_says_nothing_is_given_up_after_ten_seconds() {
-    let (left, right) = pilothouse_wire::duplex::memory_pair(1);
-    let (_keep, receiver) = pilothouse_wire::duplex::Duplex::split(Box::new(left));
-    let mut incoming = pilothouse_wire::message::Incoming::new(receiver);
+    let (left, right) = memory_pair(1);
+    let (_keep, receiver) = Box::new(left).split();
+    let mut incoming = Incoming::new(receiver);
     let error = read_opening(&mut incoming, false).await.unwrap_err();
     assert_eq!(error, OpeningError::Timeout);
     drop(right);
@@ -393,4 +399,31 @@ async fn a_host_with_another_id_than_its_offer_is_not_taken() {
     .await
     .unwrap_err();
     assert_eq!(error, PairError::OtherHost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_gives_up_a_silent_device_even_while_it_is_busy_otherwise() {
+    let (left, right) = memory_pair(8);
+    let (mut device, _) = Box::new(left).split();
+    let mut incoming = Incoming::<DeviceMessage>::new(Box::new(right).split().1);
+    let begun = tokio::time::Instant::now();
+    let mut busy = tokio::time::interval(Duration::from_secs(1));
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    device.send(Frame::Text("{}".into())).await.unwrap();
+    let mut reads = Vec::new();
+    let end = loop {
+        tokio::select! {
+            _ = busy.tick() => {}
+            received = incoming.receive_alive() => match received {
+                Err(ReceiveError::Decode(error)) => reads.push(error),
+                other => break other,
+            }
+        }
+    };
+    assert_eq!(end, Err(ReceiveError::Silent));
+    assert_eq!(
+        (reads.len(), begun.elapsed().as_secs()),
+        (1, 85),
+        "any frame is a sign of life"
+    );
 }
