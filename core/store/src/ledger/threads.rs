@@ -1,0 +1,230 @@
+//! States, rows, open texts and bodies of threads.
+
+use super::{LedgerReads, LedgerTx};
+use crate::{
+    blobs,
+    codec::{cursor, from_json, int, to_json},
+    error::Result,
+    open_text::{self, OpenText},
+    rows::{self, ThreadRows, Window},
+};
+use pilothouse_domain::{
+    BlobHash, Cursor, ItemId, Position, Row, RowKey, ThreadId, ThreadState, limits,
+    row::{OpenItem, Snapshot},
+};
+use std::collections::BTreeSet;
+
+impl LedgerTx<'_> {
+    /// The rows of a thread, for `project`.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn rows(&self, thread: ThreadId) -> Result<ThreadRows<'_>> {
+        Ok(ThreadRows::new(self.db(), self.number(thread)?, thread))
+    }
+
+    /// Keeps a thread's state at a place of its log, in the place of an older one.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn put_state(&self, thread: ThreadId, state: &ThreadState, cursor: &Cursor) -> Result<()> {
+        self.db().write(
+            "keeping a state",
+            "INSERT OR REPLACE INTO states (thread, epoch, seq, chain, json) VALUES (?1, ?2, ?3, ?4, ?5)",
+            (
+                self.number(thread)?,
+                cursor.epoch.as_bytes(),
+                int(cursor.seq),
+                cursor.chain.0.as_bytes(),
+                to_json(state),
+            ),
+        )?;
+        Ok(())
+    }
+
+    /// Saves a piece of an open item's text. `offset` counts UTF-8 bytes and has to be where the saved text ends (0
+    /// for the first). Beyond [`limits::ITEM_TEXT`] the middle is cut out and counted.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfPlace`](crate::StoreError::OutOfPlace) says where the saved text ends.
+    pub fn append_open_text(
+        &self,
+        item: ItemId,
+        thread: ThreadId,
+        offset: u64,
+        text: &str,
+    ) -> Result<()> {
+        open_text::append(
+            self.db(),
+            self.number(thread)?,
+            item,
+            offset,
+            text,
+            limits::ITEM_TEXT as u64,
+        )
+    }
+
+    /// Forgets the saved text of an item that is closed.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn clear_open_text(&self, item: ItemId) -> Result<()> {
+        open_text::clear(self.db(), item)
+    }
+
+    /// Stores a body under its hash; one that is there is left alone.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn put_blob(&self, hash: BlobHash, bytes: &[u8]) -> Result<()> {
+        blobs::put(self.db(), hash, bytes)
+    }
+}
+
+impl LedgerReads {
+    /// The kept state of a thread with its place in the log, which may lie behind the log's end.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn state(&self, thread: ThreadId) -> Result<Option<Snapshot>> {
+        let Some(number) = self.find_number(thread)? else {
+            return Ok(None);
+        };
+        let found = self.db.one(
+            "reading a state",
+            "SELECT epoch, seq, chain, json FROM states WHERE thread = ?1",
+            [number],
+            |row| {
+                Ok((
+                    cursor(row.get(0)?, row.get(1)?, row.get(2)?),
+                    row.get::<_, String>(3)?,
+                ))
+            },
+        )?;
+        found
+            .map(|(cursor, json)| {
+                Ok(Snapshot {
+                    state: from_json(&self.db, "reading a state", &json)?,
+                    cursor,
+                })
+            })
+            .transpose()
+    }
+
+    /// A row of a thread.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn row(&self, thread: ThreadId, key: RowKey) -> Result<Option<Row>> {
+        match self.find_number(thread)? {
+            Some(number) => rows::find(&self.db, number, key),
+            None => Ok(None),
+        }
+    }
+
+    /// Every row of a thread, ordered by kind and id. For exports and tests: it reads the whole thread.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn all_rows(&self, thread: ThreadId) -> Result<Vec<Row>> {
+        match self.find_number(thread)? {
+            Some(number) => rows::all(&self.db, number),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What a screen needs that opens a thread at its end: the rows that the kept state points at, and the newest
+    /// items with the rows that they name, until `max_bytes` of JSON, at least one item. Items come last, oldest
+    /// first. The rows of the state are always there and count towards the bound.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn tail(&self, thread: ThreadId, max_bytes: usize) -> Result<Window> {
+        let Some(number) = self.find_number(thread)? else {
+            return Ok(Window::default());
+        };
+        let (mut live, spent) = match self.state(thread)? {
+            Some(snapshot) => rows::live(&self.db, number, &snapshot.state)?,
+            None => (Vec::new(), 0),
+        };
+        let mut already: BTreeSet<RowKey> = live.iter().map(Row::key).collect();
+        let mut window = rows::window(&self.db, number, None, max_bytes, &mut already, spent)?;
+        live.append(&mut window.rows);
+        live.sort_by_key(|row| match row {
+            Row::Item(item) => Some(item.position),
+            _ => None,
+        });
+        window.rows = live;
+        Ok(window)
+    }
+
+    /// The rows of [`LedgerReads::tail`].
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn tail_rows(&self, thread: ThreadId, max_bytes: usize) -> Result<Vec<Row>> {
+        Ok(self.tail(thread, max_bytes)?.rows)
+    }
+
+    /// The items right before a position with the rows that they name, until `max_bytes` of JSON, at least one item;
+    /// items come last, oldest first.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn items_before(
+        &self,
+        thread: ThreadId,
+        before: Position,
+        max_bytes: usize,
+    ) -> Result<Window> {
+        match self.find_number(thread)? {
+            Some(number) => rows::window(
+                &self.db,
+                number,
+                Some(before),
+                max_bytes,
+                &mut BTreeSet::new(),
+                0,
+            ),
+            None => Ok(Window::default()),
+        }
+    }
+
+    /// The text saved so far of an open item: its beginning and end, where the middle had to be cut out.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn open_text(&self, item: ItemId) -> Result<Option<OpenText>> {
+        open_text::read(&self.db, item)
+    }
+
+    /// Items of a thread that have saved text, each with the last `max_bytes` of it.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn open_items(&self, thread: ThreadId, max_bytes: usize) -> Result<Vec<OpenItem>> {
+        let Some(number) = self.find_number(thread)? else {
+            return Ok(Vec::new());
+        };
+        open_text::items(&self.db, number)?
+            .into_iter()
+            .filter_map(|item| open_text::tail(&self.db, item, max_bytes).transpose())
+            .collect()
+    }
+
+    /// A part of a stored body, shorter at its end; `None` if there is no such body.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn blob(&self, hash: BlobHash, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+        blobs::range(&self.db, hash, offset, len)
+    }
+
+    /// Size of a stored body in bytes.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn blob_len(&self, hash: BlobHash) -> Result<Option<u64>> {
+        blobs::len(&self.db, hash)
+    }
+}
