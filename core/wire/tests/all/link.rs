@@ -1,9 +1,6 @@
 //! The link: when it dials, when it gives up a peer, and that it comes back.
 
-use crate::{
-    common::{Listening, device, soon},
-    examples::welcome,
-};
+use crate::{common::soon, examples::welcome};
 use pilothouse_wire::{
     connect::ConnectError,
     duplex::{BoxFuture, Duplex, DuplexError, memory_pair},
@@ -105,7 +102,7 @@ fn start(dialer: Arc<dyn Dialer>) -> (Link, mpsc::Receiver<LinkEvent>) {
     })
 }
 
-async fn greet(ends: &mut HostEnds) {
+pub(crate) async fn greet(ends: &mut HostEnds) {
     assert!(matches!(
         read_opening(&mut ends.1, true).await.unwrap(),
         Opening::Hello(_)
@@ -116,21 +113,21 @@ async fn greet(ends: &mut HostEnds) {
         .unwrap();
 }
 
-async fn up(events: &mut mpsc::Receiver<LinkEvent>) -> LinkSender {
+pub(crate) async fn up(events: &mut mpsc::Receiver<LinkEvent>) -> LinkSender {
     match events.recv().await.unwrap() {
         LinkEvent::Up { sender, .. } => sender,
         other => panic!("{other:?}"),
     }
 }
 
-async fn down(events: &mut mpsc::Receiver<LinkEvent>) -> LinkProblem {
+pub(crate) async fn down(events: &mut mpsc::Receiver<LinkEvent>) -> LinkProblem {
     match events.recv().await.unwrap() {
         LinkEvent::Down(problem) => problem,
         other => panic!("{other:?}"),
     }
 }
 
-async fn state(link: &Link, wanted: impl Fn(&LinkState) -> bool) -> LinkState {
+pub(crate) async fn state(link: &Link, wanted: impl Fn(&LinkState) -> bool) -> LinkState {
     soon("a state", async {
         link.state().wait_for(wanted).await.unwrap().clone()
     })
@@ -563,66 +560,5 @@ async fn a_stopped_link_says_bye_and_an_abandoned_one_ends() {
     assert!(
         !matches!(dialled_again, Ok(Some(_))),
         "nobody dials for nobody"
-    );
-}
-
-#[tokio::test]
-async fn over_real_tls_it_comes_back_when_the_host_was_killed_and_started_again() {
-    let device = device();
-    let mut host = Listening::start().await;
-    let unused = "127.0.0.1:1".to_owned();
-    let dialer = Arc::new(HostDialer::new(
-        host.connector(&device),
-        vec![unused.clone(), host.address.to_string()],
-    ));
-    let (link, mut events) = Link::start(LinkConfig::new(
-        Hello::of_this_build("phone", "test"),
-        dialer.clone(),
-    ));
-
-    let accepted = soon("first connection", host.connections.recv())
-        .await
-        .unwrap();
-    let mut ends = accepted.host_ends();
-    greet(&mut ends).await;
-    let sender = soon("up", up(&mut events)).await;
-    sender.mark_synchronised();
-    sender
-        .send(&DeviceMessage::Ping { nonce: 77 })
-        .await
-        .unwrap();
-    assert_eq!(
-        soon("ping", ends.1.receive()).await.unwrap(),
-        DeviceMessage::Ping { nonce: 77 }
-    );
-    assert_eq!(dialer.addresses(), [host.address.to_string(), unused]);
-
-    let address = host.address.to_string();
-    let identity = host.stop().await;
-    drop(ends);
-    let problem = soon("down", down(&mut events)).await;
-    assert!(matches!(problem, LinkProblem::Ended(_)), "{problem}");
-    state(&link, |s| {
-        matches!(
-            s,
-            LinkState::Unreachable {
-                problem: Some(LinkProblem::Connect(_)),
-                ..
-            }
-        )
-    })
-    .await;
-
-    let mut host = Listening::start_as(identity, &address).await;
-    link.poke();
-    let mut ends = soon("second connection", host.connections.recv())
-        .await
-        .unwrap()
-        .host_ends();
-    greet(&mut ends).await;
-    assert_eq!(soon("up again", up(&mut events)).await.connection(), 2);
-    assert_eq!(
-        *link.state().borrow(),
-        LinkState::Authenticated { connection: 2 }
     );
 }

@@ -15,4 +15,5 @@ mod offers;
 mod opening;
 mod paging;
 mod pairing;
+mod reconnect;
 mod transport;
