@@ -113,6 +113,9 @@ pub enum Event {
         attempt: AttemptId,
         /// Who.
         actor: Actor,
+        /// Whether the queue waits once the run has ended.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        hold_queue: bool,
     },
     /// A step of the interrupt was taken or reported.
     #[serde(rename = "run.interrupt_step")]
@@ -187,6 +190,9 @@ pub enum Event {
         status: AttemptStatus,
         /// How sure that is.
         correlation: Correlation,
+        /// Why it failed; its message is bounded, for it stands in state until the run has ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<RunError>,
     },
     /// The queue is held or goes on.
     #[serde(rename = "queue.held")]

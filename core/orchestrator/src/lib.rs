@@ -5,6 +5,30 @@
 //! `apply` and turns into rows with `project`.
 #![forbid(unsafe_code)]
 
+mod affordances;
+mod answer;
+mod apply;
+mod assess;
+mod decide;
+pub mod degrade;
+mod draft;
+mod ingest;
+mod internal;
+pub mod memory;
+mod project;
+mod summary;
+
+pub use affordances::{Affordances, Offer, Unavailable, affordances};
+pub use answer::MASK;
+pub use apply::{STEP_REFUSED, apply, apply_entry};
+pub use assess::{Assessment, assess, is_hidden, reveal_hidden};
+pub use decide::{decide, lookups};
+pub use draft::user_item;
+pub use ingest::{SessionContext, ingest, ingest_outcome, runtime_lost};
+pub use internal::{decide_internal, next_internal};
+pub use project::project;
+pub use summary::summarise;
+
 use pilothouse_domain::{
     Effect, Event, ItemId, MessageId, Refusal, RequestId, Row, RowKey, RunId, RuntimeRequest,
     binding::{Binding, BindingKey, BindingTarget},

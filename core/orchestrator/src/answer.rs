@@ -1,0 +1,197 @@
+//! A person's answer to a request: first wins, to exactly what was shown, or refused with what became of it.
+
+use crate::decide::{Deciding, invalid};
+use pilothouse_domain::{
+    Answer, ContentHash, DeviceId, EffectKind, Event, Refusal, RequestId, RequestStatus, Subject,
+    refusal::{ClosedAs, StaleWhat},
+    request::{Question, QuestionReply, Respondability},
+};
+
+/// What stands in the log for a secret.
+pub const MASK: &str = "•••";
+
+pub(crate) fn decide_answer(
+    deciding: &mut Deciding<'_>,
+    device: DeviceId,
+    request: RequestId,
+    content_hash: ContentHash,
+    answer: &Answer,
+) -> Result<(), Refusal> {
+    let Some(row) = &deciding.lookups.request else {
+        return Err(Refusal::UnknownRequest { request });
+    };
+    let gone = |status| Refusal::NotRespondable { request, status };
+    match &row.status {
+        RequestStatus::Pending => {}
+        RequestStatus::Answering { answer, by, at_ms } => {
+            return Err(Refusal::AlreadyAnswered {
+                request,
+                by: Some(*by),
+                answer: Some(answer.clone()),
+                at_ms: *at_ms,
+            });
+        }
+        RequestStatus::Answered {
+            answer, by, at_ms, ..
+        } => {
+            return Err(Refusal::AlreadyAnswered {
+                request,
+                by: *by,
+                answer: answer.clone(),
+                at_ms: *at_ms,
+            });
+        }
+        RequestStatus::Withdrawn => return Err(gone(ClosedAs::Withdrawn)),
+        RequestStatus::Expired => return Err(gone(ClosedAs::Expired)),
+        RequestStatus::Lost { .. } => return Err(gone(ClosedAs::Lost)),
+    }
+    if matches!(row.respondability, Respondability::NotResumable { .. }) {
+        return Err(gone(ClosedAs::Lost));
+    }
+    if row.content_hash != content_hash {
+        return Err(Refusal::Stale {
+            what: StaleWhat::Content {
+                now: row.content_hash,
+            },
+        });
+    }
+    let subject: Subject = serde_json::from_str(&row.subject).unwrap_or_default();
+    check_answer(&subject, answer)?;
+    deciding.draft.emit(Event::RequestAnswering {
+        request,
+        answer: masked(&subject, answer),
+        by: device,
+        command: deciding.command.id,
+    });
+    deciding.draft.effect(
+        deciding.command.id.derive("effect"),
+        EffectKind::Respond {
+            request,
+            answer: answer.clone(),
+        },
+    );
+    Ok(())
+}
+
+fn check_answer(subject: &Subject, answer: &Answer) -> Result<(), Refusal> {
+    match answer {
+        Answer::Choose { option, .. } => {
+            if subject.options.iter().any(|offered| offered.id == *option) {
+                return Ok(());
+            }
+            let offered: Vec<_> = subject.options.iter().map(|o| o.id.as_str()).collect();
+            Err(invalid(
+                "option",
+                format!(
+                    "`{option}` is not offered (there are: {})",
+                    offered.join(", ")
+                ),
+            ))
+        }
+        Answer::Reply { replies } => {
+            if subject.questions.is_empty() {
+                return Err(invalid("replies", "the request asks no question"));
+            }
+            for question in &subject.questions {
+                let mut own = replies.iter().filter(|reply| reply.question == question.id);
+                let Some(reply) = own.next() else {
+                    return Err(invalid(
+                        "replies",
+                        format!("question `{}` is not answered", question.id),
+                    ));
+                };
+                if own.next().is_some() {
+                    return Err(invalid(
+                        "replies",
+                        format!("question `{}` is answered twice", question.id),
+                    ));
+                }
+                check_reply(question, reply)?;
+            }
+            match replies
+                .iter()
+                .find(|reply| !subject.questions.iter().any(|q| q.id == reply.question))
+            {
+                Some(stray) => Err(invalid(
+                    "replies",
+                    format!("there is no question `{}`", stray.question),
+                )),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+fn check_reply(question: &Question, reply: &QuestionReply) -> Result<(), Refusal> {
+    let wrong = |problem: String| {
+        Err(invalid(
+            "replies",
+            format!("question `{}`: {problem}", question.id),
+        ))
+    };
+    let text = reply.text.as_deref().unwrap_or("");
+    let open = question.free_text || question.choices.is_empty();
+    if reply.chosen.iter().all(|label| label.trim().is_empty()) && text.trim().is_empty() {
+        return wrong("nothing was chosen or written, which is no answer".to_owned());
+    }
+    if !text.trim().is_empty() && !open {
+        return wrong("it takes no words of one's own".to_owned());
+    }
+    let offered = |label: &String| question.choices.iter().any(|c| c.label == *label);
+    if let Some(label) = reply.chosen.iter().find(|label| !offered(label))
+        && !open
+    {
+        return wrong(format!("`{label}` is not offered"));
+    }
+    if reply.chosen.len() > 1 && !question.multi_select {
+        return wrong("only one may be chosen".to_owned());
+    }
+    Ok(())
+}
+
+/// The answer as it may stand in a log: words given to a secret question are not in it.
+fn masked(subject: &Subject, answer: &Answer) -> Answer {
+    let Answer::Reply { replies } = answer else {
+        return answer.clone();
+    };
+    let secret = |reply: &QuestionReply| {
+        subject
+            .questions
+            .iter()
+            .find(|q| q.id == reply.question)
+            .filter(|q| q.secret)
+    };
+    let replies = replies
+        .iter()
+        .map(|reply| match secret(reply) {
+            None => reply.clone(),
+            Some(question) => QuestionReply {
+                question: reply.question.clone(),
+                // Labels that were offered are no secret; one typed as a label is.
+                chosen: reply
+                    .chosen
+                    .iter()
+                    .map(|label| {
+                        if question.choices.iter().any(|c| c.label == *label) {
+                            label.clone()
+                        } else {
+                            MASK.to_owned()
+                        }
+                    })
+                    .collect(),
+                text: reply.text.as_ref().map(|_| MASK.to_owned()),
+            },
+        })
+        .collect();
+    Answer::Reply { replies }
+}
+
+/// Whether a recorded answer lacks a secret, so that it cannot be delivered again from the log.
+pub(crate) fn is_masked(answer: &Answer) -> bool {
+    match answer {
+        Answer::Choose { .. } => false,
+        Answer::Reply { replies } => replies.iter().any(|reply| {
+            reply.text.as_deref() == Some(MASK) || reply.chosen.iter().any(|label| label == MASK)
+        }),
+    }
+}

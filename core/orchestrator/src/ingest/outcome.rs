@@ -1,0 +1,286 @@
+//! `ingest_outcome`: what came of an effect.
+
+use super::{Ingesting, SessionContext, WORDS, cut};
+use crate::{Bindings, Ingested, apply::STEP_REFUSED};
+use pilothouse_domain::{
+    AttemptId, DispatchMode, Effect, EffectKind, EffectOutcome, Event, ItemContent, ItemStatus,
+    MessageId, NativeId, RequestId, RequestStatus, Row, RunId, ThreadState,
+    binding::BindingKey,
+    command::{Notice, NoticeKind},
+    event::HoldReason,
+    ids::IdMint,
+    provider_event::NativePlace,
+    request::AnswerDelivery,
+    row::RowKind,
+    run::{AttemptStatus, Correlation, ErrorCode, RunError},
+    state::Cap,
+    thread::Delivery,
+};
+
+/// Turns what came of an effect into facts. The order of an effect's outcome and of the agent's own events does not
+/// matter: both give the same state.
+///
+/// For [`EffectKind::Respond`], `Written` means that the agent cannot confirm and closes the request; where it confirms
+/// by an event of its own, the ledger says `Acknowledged`, and the event closes it.
+pub fn ingest_outcome(
+    state: &ThreadState,
+    bindings: &dyn Bindings,
+    session: Option<&SessionContext>,
+    effect: &Effect,
+    outcome: &EffectOutcome,
+    mint: &mut IdMint,
+) -> Ingested {
+    let mut ingesting = Ingesting::new(state, bindings, session, mint);
+    match &effect.kind {
+        EffectKind::SendTurn {
+            run,
+            attempt,
+            message,
+        } => ingesting.sent_turn(*run, *attempt, *message, outcome),
+        EffectKind::Steer { run, message, .. } => ingesting.steered(*run, *message, outcome),
+        EffectKind::Interrupt { run, attempt, .. } => {
+            ingesting.interrupted(*run, *attempt, outcome);
+        }
+        EffectKind::Respond { request, .. } => ingesting.responded(*request, outcome),
+    }
+    ingesting.done()
+}
+
+impl Ingesting<'_> {
+    fn sent_turn(
+        &mut self,
+        run: RunId,
+        attempt: AttemptId,
+        message: MessageId,
+        outcome: &EffectOutcome,
+    ) {
+        let waits = self
+            .active_turn()
+            .is_some_and(|turn| turn.attempt == Some(attempt) && turn.id.is_none() && !turn.ended);
+        match outcome {
+            EffectOutcome::TurnAccepted {
+                native_thread,
+                native_turn,
+            } => self.turn_accepted(attempt, waits, native_thread, native_turn.as_ref()),
+            EffectOutcome::Failed { error } => {
+                if waits {
+                    self.undelivered(message, error);
+                    self.end_attempt(
+                        attempt,
+                        AttemptStatus::Failed,
+                        Correlation::Inferred,
+                        Some(error.clone()),
+                    );
+                } else {
+                    self.error_in(run, error);
+                }
+            }
+            EffectOutcome::Unknown => self.unknown_delivery(message),
+            // The agent put it into a turn that was going on: that turn's events come as those of this attempt.
+            EffectOutcome::Steered => self.delivered(message),
+            EffectOutcome::TurnEnded | EffectOutcome::Acknowledged | EffectOutcome::Written => {}
+        }
+    }
+
+    fn turn_accepted(
+        &mut self,
+        attempt: AttemptId,
+        waits: bool,
+        native_thread: &NativeId,
+        native_turn: Option<&NativeId>,
+    ) {
+        let place = NativePlace {
+            thread: Some(native_thread.clone()),
+            root: None,
+            turn: native_turn.cloned(),
+        };
+        let Some(conversation) = self.conversation(&place) else {
+            return;
+        };
+        self.loaded(conversation.id, None);
+        if !waits {
+            return;
+        }
+        let key = native_turn.map(|turn| BindingKey::Turn {
+            thread: native_thread.clone(),
+            turn: turn.clone(),
+        });
+        if key.as_ref().is_some_and(|key| self.target(key).is_some()) {
+            return;
+        }
+        self.bind_turn(attempt, conversation.id, key.as_ref());
+    }
+
+    fn steered(&mut self, run: RunId, message: MessageId, outcome: &EffectOutcome) {
+        match outcome {
+            EffectOutcome::Steered
+            | EffectOutcome::Acknowledged
+            | EffectOutcome::Written
+            | EffectOutcome::TurnAccepted { .. } => self.delivered(message),
+            EffectOutcome::TurnEnded => self.steer_missed(run, message),
+            EffectOutcome::Failed { error } => {
+                self.undelivered(message, error);
+                self.error_in(run, error);
+            }
+            EffectOutcome::Unknown => self.unknown_delivery(message),
+        }
+    }
+
+    /// The turn was over when the words came: they wait at the head of the queue for their person.
+    fn steer_missed(&mut self, run: RunId, message: MessageId) {
+        let state = self.state();
+        let kept_already = state.queue.iter().any(|queued| queued.message == message);
+        let read = matches!(
+            self.row(RowKind::Message, message.as_bytes()),
+            Some(Row::Message(row)) if row.delivery == Delivery::Started
+        );
+        if kept_already || read {
+            return;
+        }
+        if state.is_full(Cap::Queue) {
+            let error = RunError {
+                code: ErrorCode::Agent,
+                message: "the turn had ended, and the queue is full".to_owned(),
+            };
+            self.undelivered(message, &error);
+            return;
+        }
+        let kept: RunId = self.mint.mint();
+        self.draft.keep_missed(
+            kept,
+            message,
+            DispatchMode::SteerActive { run },
+            HoldReason::SteerMissed,
+        );
+        let notice = Notice {
+            id: self.mint.mint(),
+            what: NoticeKind::SteerMissed { message },
+        };
+        self.emit(Event::NoticeRaised { notice });
+    }
+
+    fn interrupted(&mut self, run: RunId, attempt: AttemptId, outcome: &EffectOutcome) {
+        let concerns = self
+            .active_turn()
+            .is_some_and(|turn| turn.attempt == Some(attempt) && turn.spot.run == run);
+        if !concerns {
+            return;
+        }
+        let (step, note) = match outcome {
+            EffectOutcome::TurnEnded => ("protocol", "the turn had ended already".to_owned()),
+            EffectOutcome::Failed { error } => (STEP_REFUSED, cut(&error.message, WORDS)),
+            EffectOutcome::Unknown => (
+                STEP_REFUSED,
+                "the agent was lost before it answered".to_owned(),
+            ),
+            _ => ("protocol", "the agent acknowledged".to_owned()),
+        };
+        self.emit(Event::InterruptStep {
+            run,
+            step: step.to_owned(),
+            note,
+        });
+    }
+
+    fn responded(&mut self, request: RequestId, outcome: &EffectOutcome) {
+        let Some(slot) = self.state().request(request).copied() else {
+            return;
+        };
+        match outcome {
+            EffectOutcome::Written => {
+                let Some((answer, by)) = self.recorded(&slot) else {
+                    return;
+                };
+                self.emit(Event::RequestClosed {
+                    request,
+                    status: RequestStatus::Answered {
+                        answer: Some(answer),
+                        by: Some(by),
+                        delivery: AnswerDelivery::Written,
+                        at_ms: 0,
+                    },
+                });
+            }
+            EffectOutcome::TurnEnded => self.emit(Event::RequestClosed {
+                request,
+                status: RequestStatus::Withdrawn,
+            }),
+            EffectOutcome::Failed { error } => {
+                // It did not reach the agent, which still waits: the same request, to be answered anew.
+                if let Some(mut row) = self.known.request(request) {
+                    row.status = RequestStatus::Pending;
+                    let run = row.run;
+                    self.emit(Event::RequestOpened {
+                        request: Box::new(row),
+                    });
+                    if let Some(run) = run {
+                        self.error_in(run, error);
+                    }
+                }
+            }
+            EffectOutcome::Unknown => {
+                let notice = Notice {
+                    id: self.mint.mint(),
+                    what: NoticeKind::DeliveryUnknown {
+                        message: None,
+                        request: Some(request),
+                    },
+                };
+                self.emit(Event::NoticeRaised { notice });
+            }
+            _ => {}
+        }
+    }
+
+    fn undelivered(&mut self, message: MessageId, error: &RunError) {
+        self.emit(Event::MessageDelivery {
+            message,
+            delivery: Delivery::Failed {
+                reason: cut(&error.message, WORDS),
+            },
+        });
+    }
+
+    fn unknown_delivery(&mut self, message: MessageId) {
+        let read = matches!(
+            self.row(RowKind::Message, message.as_bytes()),
+            Some(Row::Message(row)) if row.delivery == Delivery::Started
+        );
+        if read {
+            return;
+        }
+        self.emit(Event::MessageDelivery {
+            message,
+            delivery: Delivery::Unknown,
+        });
+        let notice = Notice {
+            id: self.mint.mint(),
+            what: NoticeKind::DeliveryUnknown {
+                message: Some(message),
+                request: None,
+            },
+        };
+        self.emit(Event::NoticeRaised { notice });
+    }
+
+    fn error_in(&mut self, run: RunId, error: &RunError) {
+        let Some(spot) = self
+            .active_turn()
+            .map(|turn| turn.spot)
+            .filter(|spot| spot.run == run)
+        else {
+            return;
+        };
+        let id = self.mint.mint();
+        self.open_item(
+            id,
+            spot,
+            ItemContent::Error {
+                code: error.code,
+                message: error.message.clone(),
+                will_retry: false,
+            },
+            ItemStatus::Failed,
+        );
+    }
+}
