@@ -5,8 +5,8 @@ use pilothouse_wire::{
     connect::ConnectError,
     duplex::{BoxFuture, Duplex, DuplexError, memory_pair},
     link::{
-        Dialer, Dialled, HostDialer, Link, LinkConfig, LinkEvent, LinkProblem, LinkSendError,
-        LinkSender, LinkState,
+        Dialer, Dialled, Link, LinkConfig, LinkEvent, LinkProblem, LinkSendError, LinkSender,
+        LinkState,
         rhythm::{BACKOFF_LAST, Backoff},
     },
     message::{
