@@ -1,6 +1,6 @@
 //! What can go wrong with a store, as situations a caller can act on.
 
-use pilothouse_domain::ItemId;
+use pilothouse_domain::{ItemId, ThreadId};
 use std::path::PathBuf;
 
 /// A store could not do what it was asked to.
@@ -101,6 +101,18 @@ pub enum StoreError {
         ends_at: u64,
         /// Where the piece would begin.
         offset: u64,
+    },
+    /// Entries do not follow the place up to which a thread was applied.
+    #[error(
+        "thread {thread} is applied up to entry {applied}, but entry {came} came: subscribe again"
+    )]
+    Gap {
+        /// The thread.
+        thread: ThreadId,
+        /// Sequence number of the last entry applied.
+        applied: u64,
+        /// That of the entry that came.
+        came: u64,
     },
     /// Something that has to be stored before is not there.
     #[error("there is no {what} in {}", path.display())]

@@ -24,12 +24,14 @@ mod lock;
 mod open_text;
 mod replica;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 pub use db::Durability;
 pub use error::StoreError;
 pub use ledger::{
-    DeviceRow, FeedChange, LedgerReader, LedgerReads, LedgerStore, LedgerTx, StoredEffect,
-    ThreadBindings,
+    DeviceRow, Difference, FeedChange, LedgerReader, LedgerReads, LedgerStore, LedgerTx, Rebuilt,
+    StoredEffect, ThreadBindings,
 };
 pub use lock::Lease;
 pub use open_text::OpenText;

@@ -38,12 +38,14 @@ CREATE TABLE entries (
   events       TEXT NOT NULL
 ) STRICT;
 
+-- `version` is that of the state's shape; a state of another version is rebuilt from the log.
 CREATE TABLE states (
-  thread INTEGER PRIMARY KEY,
-  epoch  BLOB NOT NULL,
-  seq    INTEGER NOT NULL,
-  chain  BLOB NOT NULL,
-  json   TEXT NOT NULL
+  thread  INTEGER PRIMARY KEY,
+  version INTEGER NOT NULL,
+  epoch   BLOB NOT NULL,
+  seq     INTEGER NOT NULL,
+  chain   BLOB NOT NULL,
+  json    TEXT NOT NULL
 ) STRICT;
 
 -- What screens read. `run` and `arrival` are an item's position. `open` is set on open requests:

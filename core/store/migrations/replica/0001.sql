@@ -35,15 +35,17 @@ CREATE TABLE inbox (
   PRIMARY KEY (host, request)
 ) STRICT;
 
--- Threads that were opened: state with its cursor.
+-- Threads that were opened: state with its cursor. `version` is that of the state's shape; one of another version is
+-- fetched anew.
 CREATE TABLE threads (
-  number INTEGER PRIMARY KEY,
-  thread BLOB NOT NULL UNIQUE,
-  host   BLOB NOT NULL,
-  epoch  BLOB NOT NULL,
-  seq    INTEGER NOT NULL,
-  chain  BLOB NOT NULL,
-  json   TEXT NOT NULL
+  number  INTEGER PRIMARY KEY,
+  thread  BLOB NOT NULL UNIQUE,
+  host    BLOB NOT NULL,
+  version INTEGER NOT NULL,
+  epoch   BLOB NOT NULL,
+  seq     INTEGER NOT NULL,
+  chain   BLOB NOT NULL,
+  json    TEXT NOT NULL
 ) STRICT;
 CREATE INDEX threads_host ON threads (host);
 

@@ -7,6 +7,7 @@ mod feed;
 mod live;
 mod log;
 mod reads;
+pub(crate) mod rebuild;
 mod threads;
 
 pub use bindings::ThreadBindings;
@@ -14,6 +15,7 @@ pub use commands::StoredEffect;
 pub use devices::DeviceRow;
 pub use feed::FeedChange;
 pub use reads::{LedgerReader, LedgerReads};
+pub use rebuild::{Difference, Rebuilt};
 
 use crate::{
     codec::{int, nat},

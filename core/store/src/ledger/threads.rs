@@ -11,6 +11,7 @@ use crate::{
 use pilothouse_domain::{
     BlobHash, Cursor, ItemId, Position, Row, RowKey, ThreadId, ThreadState, limits,
     row::{OpenItem, Snapshot},
+    state::STATE_VERSION,
 };
 use std::collections::BTreeSet;
 
@@ -30,13 +31,15 @@ impl LedgerTx<'_> {
     pub fn put_state(&self, thread: ThreadId, state: &ThreadState, cursor: &Cursor) -> Result<()> {
         self.db().write(
             "keeping a state",
-            "INSERT OR REPLACE INTO states (thread, epoch, seq, chain, json) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT OR REPLACE INTO states (thread, epoch, seq, chain, json, version) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             (
                 self.number(thread)?,
                 cursor.epoch.as_bytes(),
                 int(cursor.seq),
                 cursor.chain.0.as_bytes(),
                 to_json(state),
+                i64::from(state.version),
             ),
         )?;
         Ok(())
@@ -82,7 +85,8 @@ impl LedgerTx<'_> {
 }
 
 impl LedgerReads {
-    /// The kept state of a thread with its place in the log, which may lie behind the log's end.
+    /// The kept state of a thread with its place in the log, which may lie behind the log's end; `None` also if it was
+    /// kept by a version whose states have another shape (then [`LedgerTx::rebuild`] makes it anew).
     ///
     /// # Errors
     /// Any of the file.
@@ -92,8 +96,8 @@ impl LedgerReads {
         };
         let found = self.db.one(
             "reading a state",
-            "SELECT epoch, seq, chain, json FROM states WHERE thread = ?1",
-            [number],
+            "SELECT epoch, seq, chain, json FROM states WHERE thread = ?1 AND version = ?2",
+            (number, i64::from(STATE_VERSION)),
             |row| {
                 Ok((
                     cursor(row.get(0)?, row.get(1)?, row.get(2)?),

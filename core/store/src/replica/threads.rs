@@ -4,12 +4,14 @@ use super::{ReplicaReads, ReplicaTx};
 use crate::{
     codec::{cursor, from_json, int, to_json},
     error::{Result, StoreError},
+    ledger::rebuild::replay,
     open_text::{self, OpenText},
     rows::{self, ThreadRows, Window},
 };
 use pilothouse_domain::{
-    HostId, ItemId, Position, Row, RowKey, ThreadId, limits,
+    Entry, Event, HostId, ItemId, LoggedEvent, Position, Row, RowKey, ThreadId, limits,
     row::{LiveText, OpenItem, Snapshot},
+    state::STATE_VERSION,
 };
 use std::collections::BTreeSet;
 
@@ -46,9 +48,10 @@ impl ReplicaTx<'_> {
         let cursor = &snapshot.cursor;
         self.db().write(
             "keeping a state",
-            "INSERT INTO threads (thread, host, epoch, seq, chain, json) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+            "INSERT INTO threads (thread, host, epoch, seq, chain, json, version) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
              ON CONFLICT (thread) DO UPDATE SET host = excluded.host, epoch = excluded.epoch, seq = excluded.seq, \
-             chain = excluded.chain, json = excluded.json",
+             chain = excluded.chain, json = excluded.json, version = excluded.version",
             (
                 snapshot.state.thread.as_bytes(),
                 host.as_bytes(),
@@ -56,9 +59,47 @@ impl ReplicaTx<'_> {
                 int(cursor.seq),
                 cursor.chain.0.as_bytes(),
                 to_json(&snapshot.state),
+                i64::from(snapshot.state.version),
             ),
         )?;
         Ok(())
+    }
+
+    /// Applies entries that follow the thread's cursor: rows, state and cursor in this transaction. Text saved of items
+    /// that they close goes. Returns where the thread is now; entries that are applied already are passed over.
+    ///
+    /// # Errors
+    /// [`StoreError::Gap`] if one is missing in between, [`StoreError::Missing`] if the thread was never opened.
+    pub fn apply_entries(&self, thread: ThreadId, entries: &[Entry]) -> Result<Snapshot> {
+        let (host, mut snapshot) = self.state(thread)?.ok_or_else(|| self.missing(thread))?;
+        let mut rows = self.rows(thread)?;
+        for entry in entries {
+            let applied = snapshot.cursor.seq;
+            if entry.seq <= applied && entry.epoch == snapshot.cursor.epoch {
+                continue;
+            }
+            if entry.thread != thread
+                || entry.epoch != snapshot.cursor.epoch
+                || entry.seq != applied + 1
+            {
+                return Err(StoreError::Gap {
+                    thread,
+                    applied,
+                    came: entry.seq,
+                });
+            }
+            replay(&mut rows, &mut snapshot.state, entry);
+            snapshot.cursor = entry.cursor();
+            for logged in &entry.events {
+                if let LoggedEvent::Known(event) = logged
+                    && let Event::ItemClosed { item, .. } = **event
+                {
+                    self.clear_open_text(item)?;
+                }
+            }
+        }
+        self.put_state(host, &snapshot)?;
+        Ok(snapshot)
     }
 
     /// The rows of a thread that was opened, for `project`.
@@ -160,23 +201,28 @@ impl ReplicaTx<'_> {
 
     fn number(&self, thread: ThreadId) -> Result<i64> {
         self.find_number(thread)?
-            .ok_or_else(|| StoreError::Missing {
-                path: self.db().path().to_owned(),
-                what: format!("opened thread {thread}"),
-            })
+            .ok_or_else(|| self.missing(thread))
+    }
+
+    fn missing(&self, thread: ThreadId) -> StoreError {
+        StoreError::Missing {
+            path: self.db().path().to_owned(),
+            what: format!("opened thread {thread}"),
+        }
     }
 }
 
 impl ReplicaReads {
-    /// A thread's host, and its state with the place of the log up to which it was applied.
+    /// A thread's host, and its state with the place of the log up to which it was applied; `None` also if it was kept
+    /// by a version whose states have another shape (then it is fetched anew).
     ///
     /// # Errors
     /// Any of the file.
     pub fn state(&self, thread: ThreadId) -> Result<Option<(HostId, Snapshot)>> {
         let found = self.db.one(
             "reading a state",
-            "SELECT host, epoch, seq, chain, json FROM threads WHERE thread = ?1",
-            [thread.as_bytes()],
+            "SELECT host, epoch, seq, chain, json FROM threads WHERE thread = ?1 AND version = ?2",
+            (thread.as_bytes(), i64::from(STATE_VERSION)),
             |row| {
                 Ok((
                     HostId::from_bytes(row.get(0)?),

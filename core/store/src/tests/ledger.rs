@@ -1,9 +1,9 @@
 //! The ledger's file.
 
-use crate::support::*;
+use super::support::*;
+use crate::{Durability, LedgerStore, StoreError};
 use pilothouse_domain::{Event, Row};
 use pilothouse_orchestrator::Rows;
-use pilothouse_store::{Durability, LedgerStore, StoreError};
 
 #[test]
 fn entries_come_back_as_they_were_appended() {
