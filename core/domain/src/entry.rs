@@ -1,4 +1,8 @@
 //! Log entries: what a thread's one author appends and everyone else applies.
+#![expect(
+    clippy::disallowed_types,
+    reason = "what serde derives for a flattened map names f32 and f64"
+)]
 
 use crate::{CommandId, DeviceId, EffectId, Epoch, Event, SessionId, ThreadId, hash};
 use serde::{Deserialize, Serialize};

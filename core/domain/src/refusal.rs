@@ -225,6 +225,34 @@ impl Refusal {
         )
     }
 
+    /// A stable word for the reason: the tag under which it is serialised.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unsupported { .. } => "unsupported",
+            Self::UnsupportedMode { .. } => "unsupported_mode",
+            Self::NotRespondable { .. } => "not_respondable",
+            Self::AlreadyAnswered { .. } => "already_answered",
+            Self::TurnEnded { .. } => "turn_ended",
+            Self::Stale { .. } => "stale",
+            Self::Busy { .. } => "busy",
+            Self::NotReady => "not_ready",
+            Self::RateLimited => "rate_limited",
+            Self::DiskFull => "disk_full",
+            Self::Forbidden { .. } => "forbidden",
+            Self::UnknownThread { .. } => "unknown_thread",
+            Self::ThreadExists { .. } => "thread_exists",
+            Self::ReadOnly { .. } => "read_only",
+            Self::UnknownRun { .. } => "unknown_run",
+            Self::UnknownRequest { .. } => "unknown_request",
+            Self::UnknownAgent { .. } => "unknown_agent",
+            Self::UnknownWorkspace { .. } => "unknown_workspace",
+            Self::Full { .. } => "full",
+            Self::Invalid { .. } => "invalid",
+            Self::Expired => "expired",
+            Self::UnknownCommand { .. } => "unknown_command",
+        }
+    }
+
     /// What a person can do about it.
     pub fn next_step(&self) -> &'static str {
         match self {

@@ -107,6 +107,18 @@ pub enum Internal {
     },
 }
 
+impl Internal {
+    /// Its name, as it stands in an entry's cause.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::FinishRun => "finish_run",
+            Self::StartRestart => "start_restart",
+            Self::AdvanceQueue => "advance_queue",
+            Self::RuntimeLost { .. } => "runtime_lost",
+        }
+    }
+}
+
 /// The ledger's identity bindings and what else `ingest` has to look up. Reads see what was bound before in the batch.
 pub trait Bindings {
     /// What a native id stands for.

@@ -1,0 +1,85 @@
+//! What `ingest` and `decide` look up, read from the transaction they run in.
+
+use crate::open_text::OpenTexts;
+use pilothouse_domain::{
+    ItemId, RequestId, Row, RowKey, RuntimeRequest, ThreadId,
+    binding::{BindingKey, BindingTarget},
+    row::RowKind,
+};
+use pilothouse_orchestrator::{Bindings, LookupKeys, Lookups};
+use pilothouse_store::{LedgerTx, StoreError, ThreadBindings};
+
+/// Live text of the transaction at work, in order: thread, entry before it, item, text.
+type LiveText = [(ThreadId, u64, ItemId, String)];
+
+/// Bindings, rows and streamed texts as of the transaction; what was streamed in it is not saved yet. A read that fails
+/// is kept by the store, which then refuses the commit.
+pub(crate) struct View<'a> {
+    stored: ThreadBindings<'a>,
+    texts: &'a OpenTexts,
+    live: &'a LiveText,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(
+        tx: &'a LedgerTx<'a>,
+        agent: &'a str,
+        thread: ThreadId,
+        texts: &'a OpenTexts,
+        live: &'a LiveText,
+    ) -> Self {
+        Self {
+            stored: tx.bindings(agent, thread),
+            texts,
+            live,
+        }
+    }
+}
+
+impl Bindings for View<'_> {
+    fn get(&self, key: &BindingKey) -> Option<BindingTarget> {
+        self.stored.get(key)
+    }
+
+    fn streamed(&self, item: ItemId) -> Option<String> {
+        let mut text = self.stored.streamed(item).unwrap_or_default();
+        text.push_str(self.texts.unsaved(item));
+        for (_, _, _, piece) in self.live.iter().filter(|(_, _, of, _)| *of == item) {
+            text.push_str(piece);
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn request(&self, request: RequestId) -> Option<RuntimeRequest> {
+        self.stored.request(request)
+    }
+
+    fn row(&self, key: RowKey) -> Option<Row> {
+        self.stored.row(key)
+    }
+}
+
+/// Reads the rows that a decision needs.
+pub(crate) fn look_up(
+    tx: &LedgerTx<'_>,
+    thread: ThreadId,
+    keys: &LookupKeys,
+) -> Result<Lookups, StoreError> {
+    let mut found = Lookups::default();
+    if let Some(request) = keys.request
+        && let Some(Row::Request(row)) = tx.row(thread, RowKind::Request.key(request.as_bytes()))?
+    {
+        found.request = Some(*row);
+    }
+    if let Some(run) = keys.run
+        && let Some(Row::Run(row)) = tx.row(thread, RowKind::Run.key(run.as_bytes()))?
+    {
+        found.run = Some(row);
+    }
+    for message in &keys.messages {
+        if let Some(Row::Message(row)) = tx.row(thread, RowKind::Message.key(message.as_bytes()))? {
+            found.messages.push(row);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,381 @@
+//! The effect runner: does what the writer committed, one effect after another per thread, and brings the outcome back.
+//!
+//! The steps of an interrupt beyond the protocol's run beside it, because the turn they wait for may never end.
+
+use crate::{
+    escalation,
+    plan::{Conversation, Plan, SendPlan},
+    runtimes::{Running, Runtimes, SessionFacts, session_event},
+    writer::Job,
+};
+use pilothouse_domain::{
+    Effect, EffectOutcome, NativeId, ProviderEvent, ProviderEventKind, ThreadId,
+    request::AnswerDelivery,
+    run::{ErrorCode, RunError},
+};
+use pilothouse_providers::contract::{
+    InterruptError, OpenError, OpenThread, RespondError, Response, SendError, SendTurn, Steer,
+    SteerError,
+};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::sync::{mpsc, oneshot};
+
+/// Hands effects to their threads' runners.
+pub(crate) struct EffectRunner {
+    runtimes: Arc<Runtimes>,
+    jobs: mpsc::WeakSender<Job>,
+    runtime: tokio::runtime::Handle,
+    threads: BTreeMap<ThreadId, mpsc::UnboundedSender<Effect>>,
+}
+
+impl EffectRunner {
+    pub(crate) fn new(
+        runtimes: Arc<Runtimes>,
+        jobs: mpsc::WeakSender<Job>,
+        runtime: tokio::runtime::Handle,
+    ) -> Self {
+        Self {
+            runtimes,
+            jobs,
+            runtime,
+            threads: BTreeMap::new(),
+        }
+    }
+
+    /// Does an effect after those of its thread before it.
+    pub(crate) fn dispatch(&mut self, thread: ThreadId, effect: Effect) {
+        self.threads.retain(|_, queue| !queue.is_closed());
+        let queue = self.threads.entry(thread).or_insert_with(|| {
+            let (queue, inbox) = mpsc::unbounded_channel();
+            let lane = Lane {
+                thread,
+                runtimes: Arc::clone(&self.runtimes),
+                jobs: self.jobs.clone(),
+            };
+            self.runtime.spawn(lane.run(inbox));
+            queue
+        });
+        // The lane ends only with the ledger; then the effect stays unfinished on disk and is marked at the next boot.
+        let _ = queue.send(effect);
+    }
+}
+
+/// The effects of one thread, in order.
+struct Lane {
+    thread: ThreadId,
+    runtimes: Arc<Runtimes>,
+    jobs: mpsc::WeakSender<Job>,
+}
+
+/// What came of an effect, and in which session.
+struct Done {
+    session: Option<SessionFacts>,
+    outcome: EffectOutcome,
+}
+
+impl Lane {
+    async fn run(self, mut inbox: mpsc::UnboundedReceiver<Effect>) {
+        while let Some(effect) = inbox.recv().await {
+            let Some(plan) = self
+                .ask(|reply| Job::Plan {
+                    thread: self.thread,
+                    effect: effect.clone(),
+                    reply,
+                })
+                .await
+            else {
+                return;
+            };
+            let Done { session, outcome } = self.perform(plan).await;
+            let Some(jobs) = self.jobs.upgrade() else {
+                return;
+            };
+            let job = Job::Outcome {
+                thread: self.thread,
+                effect,
+                session,
+                outcome,
+            };
+            if jobs.send(job).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.upgrade()?.send(job(reply)).await.ok()?;
+        answer.await.ok()
+    }
+
+    async fn perform(&self, plan: Plan) -> Done {
+        match plan {
+            Plan::Send(send) => self.send(send).await,
+            Plan::Steer {
+                incarnation,
+                thread,
+                turn,
+                message,
+                text,
+            } => {
+                let Some(running) = self.runtimes.find(incarnation).await else {
+                    return Done {
+                        session: None,
+                        outcome: EffectOutcome::TurnEnded,
+                    };
+                };
+                let Some(steering) = running.runtime.steering() else {
+                    return failed(
+                        Some(&running),
+                        ErrorCode::Agent,
+                        "the agent cannot be steered",
+                    );
+                };
+                let steer = Steer {
+                    thread,
+                    turn,
+                    client_id: message.to_string(),
+                    text,
+                };
+                let outcome = match steering.steer(steer).await {
+                    Ok(()) => EffectOutcome::Steered,
+                    Err(SteerError::TurnEnded) => EffectOutcome::TurnEnded,
+                    Err(SteerError::Refused { error }) => EffectOutcome::Failed { error },
+                    Err(SteerError::Unknown) => EffectOutcome::Unknown,
+                };
+                Done {
+                    session: Some(running.facts()),
+                    outcome,
+                }
+            }
+            Plan::Interrupt {
+                incarnation,
+                thread,
+                turn,
+                run,
+                attempt,
+            } => {
+                let Some(running) = self.runtimes.find(incarnation).await else {
+                    return Done {
+                        session: None,
+                        outcome: EffectOutcome::TurnEnded,
+                    };
+                };
+                let taken = match running.runtime.interrupting() {
+                    Some(interrupting) => interrupting.interrupt(thread, turn).await,
+                    None => Err(InterruptError::NotTaken {
+                        problem: "it offers none".into(),
+                    }),
+                };
+                let outcome = match taken {
+                    Ok(()) => EffectOutcome::Acknowledged,
+                    Err(InterruptError::TurnEnded | InterruptError::Lost) => {
+                        EffectOutcome::TurnEnded
+                    }
+                    Err(InterruptError::NotTaken { problem }) => EffectOutcome::Failed {
+                        error: RunError {
+                            code: ErrorCode::Agent,
+                            message: problem,
+                        },
+                    },
+                };
+                let session = running.facts();
+                if outcome != EffectOutcome::TurnEnded {
+                    let watch = escalation::Watch {
+                        thread: self.thread,
+                        run,
+                        attempt,
+                        running,
+                    };
+                    tokio::spawn(watch.run(self.jobs.clone()));
+                }
+                Done {
+                    session: Some(session),
+                    outcome,
+                }
+            }
+            Plan::Respond {
+                incarnation,
+                thread,
+                native,
+                kind,
+                subject,
+                answer,
+            } => {
+                let Some(running) = self.runtimes.find(incarnation).await else {
+                    return Done {
+                        session: None,
+                        outcome: EffectOutcome::Unknown,
+                    };
+                };
+                let response = Response {
+                    thread,
+                    request: native,
+                    kind,
+                    subject: *subject,
+                    answer,
+                };
+                let outcome = match running.runtime.respond(response).await {
+                    Ok(AnswerDelivery::Confirmed) => EffectOutcome::Acknowledged,
+                    Ok(AnswerDelivery::Written | AnswerDelivery::Inferred) => {
+                        EffectOutcome::Written
+                    }
+                    Err(error @ (RespondError::NotPending | RespondError::Unfit { .. })) => {
+                        EffectOutcome::Failed {
+                            error: RunError {
+                                code: ErrorCode::Agent,
+                                message: error.to_string(),
+                            },
+                        }
+                    }
+                    Err(RespondError::Lost) => EffectOutcome::Unknown,
+                };
+                Done {
+                    session: Some(running.facts()),
+                    outcome,
+                }
+            }
+            Plan::Gone => Done {
+                session: None,
+                outcome: EffectOutcome::TurnEnded,
+            },
+        }
+    }
+
+    async fn send(&self, plan: SendPlan) -> Done {
+        let agent = &plan.selection.agent;
+        let running = match self
+            .runtimes
+            .ensure(agent, &plan.workspace, &plan.cwd, self.thread)
+            .await
+        {
+            Ok(running) => running,
+            Err(error) => return failed(None, ErrorCode::Start, &error.to_string()),
+        };
+        if plan.session != Some(running.facts.incarnation) {
+            let ready = ProviderEventKind::SessionReady {
+                incarnation: running.facts.incarnation,
+                version: running.version.clone(),
+                capabilities: running.runtime.capabilities(),
+            };
+            if !self.tell(&running, session_event(ready, None)).await {
+                return failed(Some(&running), ErrorCode::Start, "the ledger is closing");
+            }
+        }
+        let native = match self.conversation(&running, &plan).await {
+            Ok(native) => native,
+            Err(done) => return done,
+        };
+        let turn = SendTurn {
+            thread: native.clone(),
+            client_id: plan.message.to_string(),
+            text: plan.text,
+            attachments: plan.attachments,
+            selection: plan.selection,
+        };
+        let outcome = match running.runtime.send_turn(turn).await {
+            Ok(accepted) => EffectOutcome::TurnAccepted {
+                native_thread: native,
+                native_turn: accepted.turn,
+            },
+            Err(SendError::Steered { .. }) => EffectOutcome::Steered,
+            Err(error @ SendError::Busy) => EffectOutcome::Failed {
+                error: RunError {
+                    code: ErrorCode::Agent,
+                    message: error.to_string(),
+                },
+            },
+            Err(SendError::Refused { error }) => EffectOutcome::Failed { error },
+            Err(SendError::Unknown) => EffectOutcome::Unknown,
+        };
+        Done {
+            session: Some(running.facts()),
+            outcome,
+        }
+    }
+
+    /// The conversation to send into: the thread's own, resumed if this process has not loaded it, or a new one.
+    async fn conversation(
+        &self,
+        running: &Arc<Running>,
+        plan: &SendPlan,
+    ) -> Result<NativeId, Done> {
+        let known = plan.conversation.as_ref();
+        if let Some(Conversation { native, .. }) =
+            known.filter(|known| running.has_opened(&known.native))
+        {
+            return Ok(native.clone());
+        }
+        let open = |resume: Option<NativeId>| OpenThread {
+            resume,
+            cwd: plan.cwd.clone(),
+            selection: plan.selection.clone(),
+        };
+        let mut opened = running
+            .runtime
+            .open_thread(open(known.map(|known| known.native.clone())))
+            .await;
+        // A conversation that never saw a message is often not kept by its agent: nothing is lost by a new one.
+        if known.is_some_and(|known| !known.has_history)
+            && matches!(opened, Err(OpenError::NotFound { .. }))
+        {
+            opened = running.runtime.open_thread(open(None)).await;
+        }
+        let native = opened.map_err(|error| match error {
+            OpenError::NotFound { .. } => failed(
+                Some(running),
+                ErrorCode::Resume,
+                "the agent no longer has this conversation; start a new thread to go on",
+            ),
+            OpenError::Refused { error } => Done {
+                session: Some(running.facts()),
+                outcome: EffectOutcome::Failed { error },
+            },
+            OpenError::Lost => failed(
+                Some(running),
+                ErrorCode::RuntimeLost,
+                "the agent's process ended",
+            ),
+        })?;
+        running.note_opened(native.clone());
+        if !self
+            .tell(
+                running,
+                session_event(ProviderEventKind::ThreadBound, Some(native.clone())),
+            )
+            .await
+        {
+            return Err(failed(
+                Some(running),
+                ErrorCode::Start,
+                "the ledger is closing",
+            ));
+        }
+        Ok(native)
+    }
+
+    /// Brings an event to the writer and waits until it is in the log.
+    async fn tell(&self, running: &Running, event: ProviderEvent) -> bool {
+        let session = running.facts();
+        self.ask(|reply| Job::Session {
+            thread: self.thread,
+            session,
+            event: Box::new(event),
+            reply,
+        })
+        .await
+        .is_some_and(|written| written)
+    }
+}
+
+fn failed(running: Option<&Running>, code: ErrorCode, message: &str) -> Done {
+    Done {
+        session: running.map(Running::facts),
+        outcome: EffectOutcome::Failed {
+            error: RunError {
+                code,
+                message: message.into(),
+            },
+        },
+    }
+}

@@ -1,0 +1,65 @@
+//! What the effect runner needs to know to do an effect, read by the writer at the moment the effect's turn has come.
+
+use pilothouse_domain::{
+    Answer, AttemptId, Incarnation, MessageId, NativeId, RunId, Subject, WorkspaceId,
+    request::RequestKind,
+    thread::{Attachment, Selection},
+};
+use std::path::PathBuf;
+
+/// An effect, ready to be done.
+#[derive(Debug, Clone)]
+pub(crate) enum Plan {
+    /// Start a turn.
+    Send(SendPlan),
+    /// Put a message into a turn.
+    Steer {
+        incarnation: Incarnation,
+        thread: NativeId,
+        turn: NativeId,
+        message: MessageId,
+        text: String,
+    },
+    /// Stop a turn.
+    Interrupt {
+        incarnation: Incarnation,
+        thread: NativeId,
+        turn: NativeId,
+        run: RunId,
+        attempt: AttemptId,
+    },
+    /// Give an answer.
+    Respond {
+        incarnation: Incarnation,
+        thread: NativeId,
+        native: NativeId,
+        kind: RequestKind,
+        subject: Box<Subject>,
+        answer: Answer,
+    },
+    /// What it was for is gone: the turn is over, or its runtime.
+    Gone,
+}
+
+/// What starting a turn takes.
+#[derive(Debug, Clone)]
+pub(crate) struct SendPlan {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) cwd: PathBuf,
+    pub(crate) selection: Selection,
+    /// The conversation to go on with, and whether it has seen a run.
+    pub(crate) conversation: Option<Conversation>,
+    /// The session the thread knows of, if it is live.
+    pub(crate) session: Option<Incarnation>,
+    pub(crate) message: MessageId,
+    pub(crate) text: String,
+    pub(crate) attachments: Vec<Attachment>,
+}
+
+/// A native conversation of the thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Conversation {
+    pub(crate) native: NativeId,
+    /// Whether it has seen a run: losing it would lose context.
+    pub(crate) has_history: bool,
+}

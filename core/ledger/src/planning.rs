@@ -1,0 +1,208 @@
+//! Reads what an effect takes, at the moment its turn has come.
+
+use crate::{
+    plan::{Conversation, Plan, SendPlan},
+    work::Work,
+};
+use pilothouse_domain::{
+    AttemptId, Body, Effect, EffectKind, Incarnation, MessageId, NativeId, ProviderTurnId, Row,
+    RunId, Subject, ThreadId, ThreadState, binding::BindingKey, row::RowKind, state::AttemptSlot,
+};
+use pilothouse_store::{LedgerTx, StoreError};
+use std::path::PathBuf;
+
+impl Work {
+    /// What doing an effect takes; [`Plan::Gone`] if what it was for is over.
+    pub(crate) fn plan(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        effect: &Effect,
+    ) -> Result<Plan, StoreError> {
+        self.load(tx, thread)?;
+        let Some(state) = self.cell(thread).map(|cell| &cell.state) else {
+            return Ok(Plan::Gone);
+        };
+        let plan = match &effect.kind {
+            EffectKind::SendTurn {
+                run,
+                attempt,
+                message,
+            } => {
+                if current(state, *run, *attempt).is_none() {
+                    return Ok(Plan::Gone);
+                }
+                self.send(tx, state, *message)?.map(Plan::Send)
+            }
+            EffectKind::Steer {
+                run,
+                attempt,
+                turn,
+                message,
+            } => {
+                let text = self.message(tx, thread, *message)?;
+                match (
+                    current(state, *run, *attempt),
+                    live(state),
+                    native_turn(tx, *turn)?,
+                    text,
+                ) {
+                    (Some(_), Some(incarnation), Some((thread, turn)), Some((text, _))) => {
+                        Some(Plan::Steer {
+                            incarnation,
+                            thread,
+                            turn,
+                            message: *message,
+                            text,
+                        })
+                    }
+                    _ => None,
+                }
+            }
+            EffectKind::Interrupt { run, attempt, turn } => {
+                let slot = current(state, *run, *attempt);
+                let turn = turn.or(slot.and_then(|slot| slot.turn));
+                let native = turn
+                    .map(|turn| native_turn(tx, turn))
+                    .transpose()?
+                    .flatten();
+                match (slot, live(state), native) {
+                    (Some(_), Some(incarnation), Some((thread, turn))) => Some(Plan::Interrupt {
+                        incarnation,
+                        thread,
+                        turn,
+                        run: *run,
+                        attempt: *attempt,
+                    }),
+                    _ => None,
+                }
+            }
+            EffectKind::Respond { request, answer } => {
+                let key = tx.native_request_of(*request)?;
+                let row = tx.row(thread, RowKind::Request.key(request.as_bytes()))?;
+                match (key, row) {
+                    (
+                        Some(BindingKey::Request {
+                            incarnation,
+                            thread,
+                            request: native,
+                            ..
+                        }),
+                        Some(Row::Request(row)),
+                    ) => Some(Plan::Respond {
+                        incarnation,
+                        thread,
+                        native,
+                        kind: row.kind,
+                        subject: Box::new(
+                            serde_json::from_str::<Subject>(&row.subject).unwrap_or_default(),
+                        ),
+                        answer: answer.clone(),
+                    }),
+                    _ => None,
+                }
+            }
+        };
+        Ok(plan.unwrap_or(Plan::Gone))
+    }
+
+    fn send(
+        &self,
+        tx: &LedgerTx<'_>,
+        state: &ThreadState,
+        message: MessageId,
+    ) -> Result<Option<SendPlan>, StoreError> {
+        let (Some(meta), Some((text, attachments))) =
+            (&state.meta, self.message(tx, state.thread, message)?)
+        else {
+            return Ok(None);
+        };
+        Ok(Some(SendPlan {
+            workspace: meta.workspace.clone(),
+            cwd: self
+                .workspaces
+                .get(&meta.workspace)
+                .cloned()
+                .unwrap_or_else(PathBuf::new),
+            selection: meta.selection.clone(),
+            conversation: conversation(tx, state)?,
+            session: live(state),
+            message,
+            text,
+            attachments,
+        }))
+    }
+
+    fn message(
+        &self,
+        tx: &LedgerTx<'_>,
+        thread: ThreadId,
+        message: MessageId,
+    ) -> Result<Option<(String, Vec<pilothouse_domain::thread::Attachment>)>, StoreError> {
+        let Some(Row::Message(row)) = tx.row(thread, RowKind::Message.key(message.as_bytes()))?
+        else {
+            return Ok(None);
+        };
+        let text = match row.text {
+            Body::Inline(text) => text,
+            Body::Stored(stored) => {
+                let bytes = tx
+                    .blob(stored.hash, 0, stored.bytes as usize)?
+                    .unwrap_or_default();
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+        };
+        Ok(Some((text, row.attachments)))
+    }
+}
+
+/// The thread's own native conversation.
+pub(crate) fn conversation(
+    tx: &LedgerTx<'_>,
+    state: &ThreadState,
+) -> Result<Option<Conversation>, StoreError> {
+    let Some(id) = state.provider_thread else {
+        return Ok(None);
+    };
+    let has_history = state
+        .provider_threads
+        .iter()
+        .any(|slot| slot.id == id && slot.coverage > 0);
+    Ok(match tx.native_thread_of(id)? {
+        Some(BindingKey::Thread { thread: native }) => Some(Conversation {
+            native,
+            has_history,
+        }),
+        _ => None,
+    })
+}
+
+/// The attempt, if it is still the one that counts and goes on.
+fn current(state: &ThreadState, run: RunId, attempt: AttemptId) -> Option<&AttemptSlot> {
+    let active = state
+        .active
+        .as_ref()
+        .filter(|active| active.id == run && active.barrier.is_none())?;
+    active
+        .attempt
+        .as_ref()
+        .filter(|slot| slot.id == attempt && !slot.status.is_terminal())
+}
+
+fn live(state: &ThreadState) -> Option<Incarnation> {
+    state
+        .session
+        .as_ref()
+        .filter(|session| session.live)
+        .map(|session| session.incarnation)
+}
+
+fn native_turn(
+    tx: &LedgerTx<'_>,
+    turn: ProviderTurnId,
+) -> Result<Option<(NativeId, NativeId)>, StoreError> {
+    Ok(match tx.native_turn_of(turn)? {
+        Some(BindingKey::Turn { thread, turn }) => Some((thread, turn)),
+        _ => None,
+    })
+}

@@ -1,0 +1,252 @@
+//! Agents' processes: started when first needed, one per agent, workspace or thread as its family says.
+
+use crate::{config::AgentSpec, writer::Job};
+use futures_util::future::join_all;
+use pilothouse_domain::{
+    AgentName, Incarnation, NativeId, ProviderEvent, ProviderEventKind, ThreadId, WorkspaceId,
+    provider_event::NativePlace,
+};
+use pilothouse_providers::contract::{
+    AgentRuntime, EventSender, Launch, ProcessSharing, RuntimeEvents, StartError,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+use tokio::sync::mpsc;
+
+/// Batches of events that may wait for the writer before the agent is no longer read.
+const BATCHES: usize = 256;
+
+/// Which process serves a thread.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RuntimeKey {
+    agent: AgentName,
+    workspace: Option<WorkspaceId>,
+    thread: Option<ThreadId>,
+}
+
+/// Which agent process something comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionFacts {
+    pub(crate) agent: AgentName,
+    pub(crate) family: &'static str,
+    pub(crate) incarnation: Incarnation,
+}
+
+/// A running agent process.
+pub(crate) struct Running {
+    pub(crate) facts: SessionFacts,
+    pub(crate) version: String,
+    pub(crate) runtime: Arc<dyn AgentRuntime>,
+    /// Conversations this process has loaded.
+    opened: Mutex<BTreeSet<NativeId>>,
+}
+
+impl Running {
+    pub(crate) fn facts(&self) -> SessionFacts {
+        self.facts.clone()
+    }
+
+    pub(crate) fn has_opened(&self, thread: &NativeId) -> bool {
+        self.opened
+            .lock()
+            .is_ok_and(|opened| opened.contains(thread))
+    }
+
+    pub(crate) fn note_opened(&self, thread: NativeId) {
+        if let Ok(mut opened) = self.opened.lock() {
+            opened.insert(thread);
+        }
+    }
+}
+
+/// All agents' processes.
+pub(crate) struct Runtimes {
+    agents: BTreeMap<AgentName, AgentSpec>,
+    wrapper: Vec<String>,
+    pid_dir: PathBuf,
+    jobs: mpsc::WeakSender<Job>,
+    running: tokio::sync::Mutex<BTreeMap<RuntimeKey, Arc<Running>>>,
+}
+
+impl Runtimes {
+    pub(crate) fn new(
+        agents: BTreeMap<AgentName, AgentSpec>,
+        wrapper: Vec<String>,
+        pid_dir: PathBuf,
+        jobs: mpsc::WeakSender<Job>,
+    ) -> Self {
+        Self {
+            agents,
+            wrapper,
+            pid_dir,
+            jobs,
+            running: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The process that serves a thread, started if it does not run.
+    pub(crate) async fn ensure(
+        &self,
+        agent: &AgentName,
+        workspace: &WorkspaceId,
+        cwd: &std::path::Path,
+        thread: ThreadId,
+    ) -> Result<Arc<Running>, StartError> {
+        let Some(spec) = self.agents.get(agent) else {
+            return Err(StartError::Spawn {
+                agent: agent.clone(),
+                program: String::new(),
+                problem: "it is no longer configured".into(),
+            });
+        };
+        let sharing = spec.adapter.sharing();
+        let key = RuntimeKey {
+            agent: agent.clone(),
+            workspace: (sharing == ProcessSharing::PerWorkspace).then(|| workspace.clone()),
+            thread: (sharing == ProcessSharing::PerThread).then_some(thread),
+        };
+        // Held while starting: a second thread of the same agent waits for the one process.
+        let mut running = self.running.lock().await;
+        if let Some(found) = running.get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let incarnation = random_incarnation(agent)?;
+        let (events, inbox) = mpsc::channel(BATCHES);
+        let (ready, version) = tokio::sync::oneshot::channel();
+        let facts = SessionFacts {
+            agent: agent.clone(),
+            family: spec.adapter.family(),
+            incarnation,
+        };
+        let forward = Forward {
+            facts: facts.clone(),
+            jobs: self.jobs.clone(),
+            ready: Some(ready),
+        };
+        tokio::spawn(forward.run(inbox));
+        let launch = Launch {
+            agent: agent.clone(),
+            incarnation,
+            command: spec.command.clone(),
+            env: spec.env.clone(),
+            cwd: spec.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
+            wrapper: self.wrapper.clone(),
+            pid_file: Some(self.pid_dir.join(format!("{incarnation}.pid"))),
+        };
+        let runtime = start(spec, launch, events).await?;
+        let version = version.await.unwrap_or_default();
+        let found = Arc::new(Running {
+            facts: facts.clone(),
+            version,
+            runtime,
+            opened: Mutex::default(),
+        });
+        running.insert(key, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// The process of an incarnation, if it still runs.
+    pub(crate) async fn find(&self, incarnation: Incarnation) -> Option<Arc<Running>> {
+        self.running
+            .lock()
+            .await
+            .values()
+            .find(|running| running.facts.incarnation == incarnation)
+            .cloned()
+    }
+
+    /// Forgets a process that ended.
+    pub(crate) async fn forget(&self, incarnation: Incarnation) {
+        self.running
+            .lock()
+            .await
+            .retain(|_, running| running.facts.incarnation != incarnation);
+        let _ = tokio::fs::remove_file(self.pid_dir.join(format!("{incarnation}.pid"))).await;
+    }
+
+    /// Stops all processes.
+    pub(crate) async fn stop_all(&self) {
+        let running: Vec<_> = std::mem::take(&mut *self.running.lock().await)
+            .into_values()
+            .collect();
+        join_all(running.iter().map(|running| running.runtime.stop())).await;
+        for running in running {
+            let _ = tokio::fs::remove_file(
+                self.pid_dir
+                    .join(format!("{}.pid", running.facts.incarnation)),
+            )
+            .await;
+        }
+    }
+}
+
+async fn start(
+    spec: &AgentSpec,
+    launch: Launch,
+    events: EventSender,
+) -> Result<Arc<dyn AgentRuntime>, StartError> {
+    let pid_file = launch.pid_file.clone();
+    let started = spec.adapter.start(launch, events).await;
+    if started.is_err()
+        && let Some(file) = pid_file
+    {
+        let _ = tokio::fs::remove_file(file).await;
+    }
+    started
+}
+
+fn random_incarnation(agent: &AgentName) -> Result<Incarnation, StartError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| StartError::Spawn {
+        agent: agent.clone(),
+        program: String::new(),
+        problem: format!("the system gives no random numbers: {error}"),
+    })?;
+    Ok(Incarnation::from_bytes(bytes))
+}
+
+/// Brings one process's events to the writer.
+struct Forward {
+    facts: SessionFacts,
+    jobs: mpsc::WeakSender<Job>,
+    ready: Option<tokio::sync::oneshot::Sender<String>>,
+}
+
+impl Forward {
+    async fn run(mut self, mut inbox: mpsc::Receiver<RuntimeEvents>) {
+        while let Some(batch) = inbox.recv().await {
+            for event in &batch.events {
+                if let ProviderEventKind::SessionReady { version, .. } = &event.kind
+                    && let Some(ready) = self.ready.take()
+                {
+                    let _ = ready.send(version.clone());
+                }
+            }
+            let Some(jobs) = self.jobs.upgrade() else {
+                return;
+            };
+            let job = Job::Runtime {
+                facts: self.facts.clone(),
+                batch,
+            };
+            if jobs.send(job).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// An event about a process as a whole, told to one of its threads.
+pub(crate) fn session_event(kind: ProviderEventKind, thread: Option<NativeId>) -> ProviderEvent {
+    ProviderEvent {
+        place: NativePlace {
+            thread,
+            root: None,
+            turn: None,
+        },
+        kind,
+    }
+}

@@ -1,0 +1,254 @@
+//! Following a thread, and following all of them.
+//!
+//! A subscription is registered before its high-water mark is read, then pages from the database, then goes live: no
+//! gap by construction. Entries come from the database by cursor, so a slow reader loses none; live text comes over a
+//! bounded channel, is put together to at most five pieces a second per item, and may be lost: the close heals it.
+
+use crate::{LedgerError, threads::LiveAt};
+use pilothouse_domain::{
+    Cursor, Epoch, ItemId, ThreadId,
+    feed::{FeedCursor, FeedThread, FeedUpdate, Subscribed, ThreadUpdate},
+    row::LiveText,
+};
+use pilothouse_store::{LedgerReader, StoreError};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+use tokio::{
+    sync::{broadcast, watch},
+    time::Instant,
+};
+
+/// Bytes of entries in one update.
+const PAGE: usize = 256 * 1024;
+/// Threads in one update of the feed.
+const FEED_PAGE: usize = 64;
+/// Least time between two pieces of live text of one item, after the first (DETAILS section 5).
+const LIVE_EVERY: Duration = Duration::from_millis(200);
+
+/// One subscriber of a thread.
+pub struct Subscription {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Where it starts from.
+    pub answer: Subscribed,
+    cursor: Cursor,
+    reader: LedgerReader,
+    log: watch::Receiver<Cursor>,
+    live: broadcast::Receiver<LiveAt>,
+    texts: BTreeMap<ItemId, PendingText>,
+    ready: VecDeque<ThreadUpdate>,
+}
+
+/// Live text of an item on its way to one subscriber.
+struct PendingText {
+    text: Option<LiveText>,
+    last_sent: Option<Instant>,
+}
+
+impl Subscription {
+    pub(crate) fn new(
+        thread: ThreadId,
+        answer: Subscribed,
+        cursor: Cursor,
+        reader: LedgerReader,
+        log: watch::Receiver<Cursor>,
+        live: broadcast::Receiver<LiveAt>,
+    ) -> Self {
+        Self {
+            thread,
+            answer,
+            cursor,
+            reader,
+            log,
+            live,
+            texts: BTreeMap::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// The next update; `None` when the ledger is closed.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read; the subscriber should subscribe anew.
+    pub async fn next(&mut self) -> Result<Option<ThreadUpdate>, LedgerError> {
+        loop {
+            if let Some(update) = self.ready.pop_front() {
+                return Ok(Some(update));
+            }
+            if self.log.borrow_and_update().seq > self.cursor.seq {
+                self.page()?;
+                continue;
+            }
+            let due = self.texts.values().filter_map(PendingText::due).min();
+            let timer = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                changed = self.log.changed() => if changed.is_err() { return Ok(None) },
+                text = self.live.recv() => match text {
+                    Ok(text) => self.take(text)?,
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return Ok(None),
+                },
+                () = timer => self.release(Some(Instant::now())),
+            }
+        }
+    }
+
+    /// Reads entries after the cursor. Text that streamed before them goes out before them.
+    fn page(&mut self) -> Result<(), LedgerError> {
+        let entries = self
+            .reader
+            .entries_after(self.thread, self.cursor.seq, PAGE)?;
+        let Some(last) = entries.last() else {
+            return Ok(());
+        };
+        while let Ok(text) = self.live.try_recv() {
+            if text.after <= self.cursor.seq {
+                self.put(text.text);
+            } else {
+                self.release(None);
+                self.cursor = last.cursor();
+                self.ready.push_back(ThreadUpdate::Entries(entries));
+                self.put(text.text);
+                return Ok(());
+            }
+        }
+        self.release(None);
+        self.cursor = last.cursor();
+        self.ready.push_back(ThreadUpdate::Entries(entries));
+        Ok(())
+    }
+
+    fn take(&mut self, text: LiveAt) -> Result<(), LedgerError> {
+        if text.after > self.cursor.seq {
+            self.page()?;
+        }
+        self.put(text.text);
+        self.release(Some(Instant::now()));
+        Ok(())
+    }
+
+    fn put(&mut self, text: LiveText) {
+        let pending = self.texts.entry(text.item).or_insert(PendingText {
+            text: None,
+            last_sent: None,
+        });
+        match &mut pending.text {
+            Some(waiting) if waiting.offset + waiting.text.len() as u64 == text.offset => {
+                waiting.text.push_str(&text.text);
+            }
+            // A jump: what lies between was lost; the receiver sees it by the offset.
+            waiting => *waiting = Some(text),
+        }
+    }
+
+    /// Makes texts ready that are due; all of them if `now` is `None`.
+    fn release(&mut self, now: Option<Instant>) {
+        for pending in self.texts.values_mut() {
+            if now.is_none_or(|now| pending.due().is_some_and(|due| due <= now))
+                && let Some(text) = pending.text.take()
+            {
+                pending.last_sent = Some(now.unwrap_or_else(Instant::now));
+                self.ready.push_back(ThreadUpdate::Live(text));
+            }
+        }
+        if self.texts.len() > pilothouse_domain::limits::LIVE_NODES {
+            self.texts.retain(|_, pending| pending.text.is_some());
+        }
+    }
+}
+
+impl PendingText {
+    fn due(&self) -> Option<Instant> {
+        self.text.as_ref()?;
+        Some(
+            self.last_sent
+                .map_or_else(Instant::now, |sent| sent + LIVE_EVERY),
+        )
+    }
+}
+
+/// One follower of all summaries.
+pub struct Feed {
+    reader: LedgerReader,
+    epoch: Epoch,
+    revisions: watch::Receiver<u64>,
+    at: u64,
+    reset: bool,
+    first: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(
+        reader: LedgerReader,
+        epoch: Epoch,
+        revisions: watch::Receiver<u64>,
+        cursor: Option<FeedCursor>,
+    ) -> Result<Self, LedgerError> {
+        let known =
+            cursor.filter(|cursor| cursor.epoch == epoch && cursor.revision <= *revisions.borrow());
+        Ok(Self {
+            reader,
+            epoch,
+            revisions,
+            at: known.map_or(0, |cursor| cursor.revision),
+            reset: known.is_none(),
+            first: true,
+        })
+    }
+
+    /// The next step; the first comes at once, even if nothing changed. `None` when the ledger is closed.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub async fn next(&mut self) -> Result<Option<FeedUpdate>, LedgerError> {
+        loop {
+            let latest = *self.revisions.borrow_and_update();
+            if self.first || latest > self.at {
+                return self.page().map(Some);
+            }
+            if self.revisions.changed().await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn page(&mut self) -> Result<FeedUpdate, LedgerError> {
+        let (at, epoch, reset) = (self.at, self.epoch, self.reset);
+        let update = self.reader.consistent(|ledger| {
+            let changes = ledger.summaries_since(at, FEED_PAGE)?;
+            let more = changes.len() >= FEED_PAGE;
+            let revision = changes.last().map_or(at, |change| change.revision);
+            let (mut threads, mut removed) = (Vec::new(), Vec::new());
+            for change in changes {
+                match change.summary {
+                    Some(summary) => {
+                        let requests = ledger.open_requests_of(change.thread)?;
+                        threads.push(FeedThread { summary, requests });
+                    }
+                    None => removed.push(change.thread),
+                }
+            }
+            let cursor = FeedCursor { epoch, revision };
+            Ok::<_, StoreError>(FeedUpdate {
+                cursor,
+                reset,
+                threads,
+                removed,
+                counts: ledger.waiting_counts()?,
+                more,
+            })
+        })?;
+        self.at = update.cursor.revision;
+        self.reset = false;
+        self.first = false;
+        Ok(update)
+    }
+}

@@ -1,0 +1,382 @@
+//! The work done inside transactions: deciding, ingesting, appending. Everything it changes in memory can be put back
+//! when the transaction fails.
+
+mod agent;
+mod command;
+mod commit;
+
+use crate::{
+    config::Clock,
+    escalation,
+    open_text::{Chunk, OpenTexts},
+    threads::{SavedCell, ThreadCell},
+    writer::Job,
+};
+use pilothouse_domain::{
+    Cause, Cursor, Effect, Epoch, Event, IdMint, Incarnation, ItemId, LogPlace, LoggedEvent,
+    Outcome, Policy, ProviderEvent, ProviderEventKind, ThreadId, ThreadState, WorkspaceId,
+    row::OpenItem,
+};
+use pilothouse_orchestrator::{
+    Decision, apply, decide_internal, next_internal, project, summarise,
+};
+use pilothouse_store::{DeviceRow, LedgerTx, StoreError};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+/// Entries after which a thread's state is saved, so that opening it replays few.
+const SAVE_STATE_EVERY: u64 = 64;
+/// Threads that may stay in memory with nobody following them and nothing running.
+const IDLE_CELLS: usize = 128;
+/// Events of conversations that are not bound yet, kept per process until they are.
+const UNROUTED: usize = 64;
+/// Internal commands in a row on one thread; more would be a fault in the orchestrator.
+const INTERNAL_STEPS: usize = 16;
+
+/// State in memory, and what the current transaction changed of it.
+pub(crate) struct Work {
+    epoch: Epoch,
+    boot: u64,
+    clock: Arc<dyn Clock>,
+    pub(crate) policy: Policy,
+    pub(crate) workspaces: BTreeMap<WorkspaceId, PathBuf>,
+    cells: BTreeMap<ThreadId, ThreadCell>,
+    texts: OpenTexts,
+    unrouted: BTreeMap<Incarnation, Vec<ProviderEvent>>,
+    change: Change,
+}
+
+/// What the current transaction changed.
+#[derive(Default)]
+struct Change {
+    before: BTreeMap<ThreadId, Option<SavedCell>>,
+    chunks: Vec<Chunk>,
+    live: Vec<(ThreadId, u64, ItemId, String)>,
+    closed: Vec<ItemId>,
+    unrouted: Vec<(Incarnation, ProviderEvent)>,
+    routed: Vec<Incarnation>,
+    done: Done,
+}
+
+/// What follows from a committed transaction.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// The feed's revision, if it changed.
+    pub(crate) revision: Option<u64>,
+    /// Effects to be done.
+    pub(crate) effects: Vec<(ThreadId, Effect)>,
+    /// Agent processes that ended.
+    pub(crate) ended: Vec<Incarnation>,
+}
+
+/// The answer to a job.
+pub(crate) enum Reply {
+    Outcome(Outcome),
+    Written,
+    Verdict(escalation::Verdict),
+    None,
+}
+
+impl Reply {
+    pub(crate) fn send(self, job: Job) {
+        match (job, self) {
+            (Job::Command { reply, .. }, Self::Outcome(outcome)) => drop(reply.send(outcome)),
+            (Job::Session { reply, .. }, Self::Written) => drop(reply.send(true)),
+            (Job::Escalate { reply, .. }, Self::Verdict(verdict)) => drop(reply.send(verdict)),
+            (Job::Pair { reply, .. } | Job::Revoke { reply, .. }, Self::Written) => {
+                drop(reply.send(Ok(())))
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Work {
+    pub(crate) fn new(
+        epoch: Epoch,
+        boot: u64,
+        clock: Arc<dyn Clock>,
+        policy: Policy,
+        workspaces: BTreeMap<WorkspaceId, PathBuf>,
+    ) -> Self {
+        Self {
+            epoch,
+            boot,
+            clock,
+            policy,
+            workspaces,
+            cells: BTreeMap::new(),
+            texts: OpenTexts::default(),
+            unrouted: BTreeMap::new(),
+            change: Change::default(),
+        }
+    }
+
+    pub(crate) fn cell(&self, thread: ThreadId) -> Option<&ThreadCell> {
+        self.cells.get(&thread)
+    }
+
+    pub(crate) fn open_items(&self, thread: ThreadId) -> Vec<OpenItem> {
+        self.texts.of_thread(thread)
+    }
+
+    pub(crate) fn has_unsaved_text(&self) -> bool {
+        self.texts.has_unsaved()
+    }
+
+    /// Does one job.
+    pub(crate) fn take(&mut self, tx: &mut LedgerTx<'_>, job: &Job) -> Result<Reply, StoreError> {
+        match job {
+            Job::Command {
+                principal, command, ..
+            } => self.command(tx, principal, command).map(Reply::Outcome),
+            Job::Runtime { facts, batch } => {
+                for event in &batch.events {
+                    self.route(tx, facts, event)?;
+                }
+                Ok(Reply::None)
+            }
+            Job::Session {
+                thread,
+                session,
+                event,
+                ..
+            } => {
+                self.ingest(tx, *thread, session, event)?;
+                if matches!(event.kind, ProviderEventKind::ThreadBound) {
+                    self.route_early(tx, *thread, session)?;
+                }
+                Ok(Reply::Written)
+            }
+            Job::Outcome {
+                thread,
+                effect,
+                session,
+                outcome,
+            } => {
+                self.outcome(tx, *thread, effect, session.as_ref(), outcome)?;
+                Ok(Reply::None)
+            }
+            Job::Escalate {
+                thread,
+                run,
+                attempt,
+                incarnation,
+                step,
+                ..
+            } => self
+                .escalate(tx, *thread, *run, *attempt, *incarnation, step)
+                .map(Reply::Verdict),
+            Job::Pair { device, .. } => {
+                let now = self.clock.now_ms();
+                tx.put_device(&DeviceRow {
+                    device: device.device,
+                    name: device.name.clone(),
+                    spki: device.spki_sha256,
+                    scopes: device.scopes.clone(),
+                    paired_at_ms: now,
+                    revoked: false,
+                })?;
+                let event = Event::DevicePaired {
+                    device: device.device,
+                    name: device.name.clone(),
+                    spki_sha256: device.spki_sha256,
+                    scopes: device.scopes.clone(),
+                };
+                self.host_log(tx, "paired", event)?;
+                Ok(Reply::Written)
+            }
+            Job::Revoke { device, .. } => {
+                let Some(row) = tx.device(*device)? else {
+                    return Ok(Reply::Written);
+                };
+                tx.put_device(&DeviceRow {
+                    revoked: true,
+                    ..row
+                })?;
+                self.host_log(tx, "revoked", Event::DeviceRevoked { device: *device })?;
+                Ok(Reply::Written)
+            }
+            Job::Plan { .. } | Job::Subscribe { .. } | Job::Shutdown { .. } => Ok(Reply::None),
+        }
+    }
+
+    /// The host log is a log like a thread's, of the thread with id zero; it has no state.
+    fn host_log(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        fact: &str,
+        event: Event,
+    ) -> Result<(), StoreError> {
+        let cause = Cause::Host { fact: fact.into() };
+        tx.append(ThreadId::default(), cause, self.clock.now_ms(), vec![event])
+            .map(drop)
+    }
+
+    /// Brings a thread into memory; one without entries only for the command that makes it.
+    pub(crate) fn load(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+    ) -> Result<(), StoreError> {
+        if self.cells.contains_key(&thread) {
+            return Ok(());
+        }
+        let (mut state, mut cursor) = tx.state(thread)?.map_or_else(
+            || (ThreadState::empty(thread), Cursor::default()),
+            |at| (at.state, at.cursor),
+        );
+        loop {
+            let entries = tx.entries_after(thread, cursor.seq, 1 << 20)?;
+            let Some(last) = entries.last() else { break };
+            cursor = last.cursor();
+            for entry in &entries {
+                pilothouse_orchestrator::apply_entry(&mut state, entry);
+            }
+        }
+        if cursor.seq == 0 {
+            cursor = tx.cursor(thread)?;
+        }
+        self.cells
+            .insert(thread, ThreadCell::new(state, cursor, tx.summary(thread)?));
+        Ok(())
+    }
+
+    fn touch(&mut self, thread: ThreadId) {
+        if let Some(cell) = self.cells.get(&thread) {
+            let before = (cell.cursor.seq > 0).then(|| cell.saved());
+            self.change.before.entry(thread).or_insert(before);
+        }
+    }
+
+    fn state(&self, thread: ThreadId) -> Option<&ThreadState> {
+        self.cells.get(&thread).map(|cell| &cell.state)
+    }
+
+    fn mint(&self, thread: ThreadId) -> IdMint {
+        let seq = self.cells.get(&thread).map_or(0, |cell| cell.cursor.seq) + 1;
+        IdMint::at(LogPlace {
+            epoch: self.epoch,
+            boot: self.boot,
+            thread,
+            seq,
+        })
+    }
+
+    /// Does what the ledger does of its own accord: ends the run, starts the next.
+    fn settle(&mut self, tx: &mut LedgerTx<'_>, thread: ThreadId) -> Result<(), StoreError> {
+        for _ in 0..INTERNAL_STEPS {
+            let Some(state) = self.state(thread) else {
+                return Ok(());
+            };
+            let Some(internal) = next_internal(state) else {
+                return Ok(());
+            };
+            let decision = decide_internal(state, &internal, &mut self.mint(thread));
+            if decision.events.is_empty() {
+                return Ok(());
+            }
+            self.append(
+                tx,
+                thread,
+                Cause::Internal {
+                    name: internal.name().into(),
+                },
+                decision,
+            )?;
+        }
+        tracing::error!(%thread, "internal commands do not come to an end");
+        Ok(())
+    }
+
+    /// Appends an entry, applies it, and keeps its rows, summary and effects, all in the caller's transaction.
+    fn append(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        cause: Cause,
+        decision: Decision,
+    ) -> Result<(), StoreError> {
+        if decision.events.is_empty() {
+            return Ok(());
+        }
+        self.touch(thread);
+        let now = self.clock.now_ms();
+        let Some(cell) = self.cells.get_mut(&thread) else {
+            return Ok(());
+        };
+        let was_live = is_live(&cell.state);
+        let entry = tx.append(thread, cause, now, decision.events)?;
+        let mut rows = tx.rows(thread)?;
+        for event in &entry.events {
+            let LoggedEvent::Known(event) = event else {
+                continue;
+            };
+            project(&mut rows, &cell.state, now, event);
+            apply(&mut cell.state, event);
+            if let Event::ItemClosed { item, .. } = event.as_ref() {
+                self.change.closed.push(*item);
+            }
+        }
+        let summary = summarise(cell.summary.as_ref(), &cell.state, &entry, &rows);
+        for item in &self.change.closed {
+            tx.clear_open_text(*item)?;
+        }
+        self.change.done.revision = Some(tx.put_summary(&summary)?);
+        cell.summary = Some(summary);
+        cell.cursor = entry.cursor();
+        if is_live(&cell.state) != was_live {
+            tx.set_live(thread, !was_live)?;
+        }
+        if cell.cursor.seq - cell.saved_at >= SAVE_STATE_EVERY {
+            tx.put_state(cell.thread(), &cell.state, &cell.cursor)?;
+            cell.saved_at = cell.cursor.seq;
+        }
+        for effect in decision.effects {
+            tx.put_effect(thread, entry.seq, &effect)?;
+            self.change.done.effects.push((thread, effect));
+        }
+        Ok(())
+    }
+
+    /// Saves text of open items that is due.
+    pub(crate) fn save_text(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        everything: bool,
+    ) -> Result<(), StoreError> {
+        self.change.chunks = self.texts.due(everything);
+        for chunk in &self.change.chunks {
+            tx.append_open_text(chunk.item, chunk.thread, chunk.offset, &chunk.text)?;
+        }
+        Ok(())
+    }
+
+    /// Saves what is only in memory, before the ledger is closed.
+    pub(crate) fn save_everything(&mut self, tx: &mut LedgerTx<'_>) -> Result<(), StoreError> {
+        self.save_text(tx, true)?;
+        for cell in self
+            .cells
+            .values_mut()
+            .filter(|cell| cell.cursor.seq > cell.saved_at)
+        {
+            tx.put_state(cell.thread(), &cell.state, &cell.cursor)?;
+            cell.saved_at = cell.cursor.seq;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an agent's process serves the thread: what has to be marked as lost if the host dies.
+fn is_live(state: &ThreadState) -> bool {
+    state.active.is_some() || state.session.as_ref().is_some_and(|session| session.live)
+}
+
+/// The agent in whose scope the thread's native ids stand.
+fn agent_of(state: &ThreadState) -> String {
+    let of_session = state.session.as_ref().map(|session| &session.agent);
+    let chosen = state.meta.as_ref().map(|meta| &meta.selection.agent);
+    of_session
+        .or(chosen)
+        .map(|agent| agent.0.clone())
+        .unwrap_or_default()
+}
