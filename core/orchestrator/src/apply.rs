@@ -59,6 +59,10 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
                 && !active.steering.contains(&message.id)
             {
                 active.steering.push(message.id);
+                // Needed only to match echoes by order, so the last few do.
+                if active.steering.len() > limits::REMEMBERED {
+                    active.steering.remove(0);
+                }
             }
         }
         Event::RunQueued {
@@ -306,16 +310,17 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             if slot.owner.is_none() && slot.status == ProviderThreadStatus::Ready {
                 state.provider_thread = Some(slot.id);
             }
-            state
-                .provider_threads
-                .retain(|known| known.id != provider_thread.id);
             for node in &mut state.nodes {
                 if Some(node.id) == slot.owner {
                     node.provider_thread = Some(slot.id);
                 }
             }
-            state.provider_threads.push(slot);
-            forget_provider_threads(state);
+            // A subagent's stands with its node: there may be many.
+            if slot.owner.is_none() {
+                state.provider_threads.retain(|known| known.id != slot.id);
+                state.provider_threads.push(slot);
+                forget_provider_threads(state);
+            }
         }
         Event::ProviderThreadStatusChanged {
             provider_thread,
@@ -362,11 +367,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             }
         }
         Event::NodeOpened { node } => {
-            let provider_thread = state
-                .provider_threads
-                .iter()
-                .find(|thread| thread.owner == Some(node.id))
-                .map(|thread| thread.id);
+            let provider_thread = state.node(node.id).and_then(|known| known.provider_thread);
             put_node(
                 state,
                 NodeSlot {
@@ -517,20 +518,15 @@ fn note_answer(
     }
 }
 
-/// Keeps those in use (the thread's own, live subagents') and the last few others.
+/// Keeps the one in use and the last few others.
 fn forget_provider_threads(state: &mut ThreadState) {
     let current = state.provider_thread;
-    let nodes = &state.nodes;
-    let in_use = |slot: &ProviderThreadSlot| {
-        Some(slot.id) == current
-            || slot
-                .owner
-                .is_some_and(|owner| nodes.iter().any(|node| node.id == owner))
-    };
-    let idle = state.provider_threads.iter().filter(|s| !in_use(s)).count();
-    let mut surplus = idle.saturating_sub(limits::REMEMBERED);
+    let mut surplus = state
+        .provider_threads
+        .len()
+        .saturating_sub(limits::REMEMBERED);
     state.provider_threads.retain(|slot| {
-        let forget = surplus > 0 && !in_use(slot);
+        let forget = surplus > 0 && Some(slot.id) != current;
         surplus -= usize::from(forget);
         !forget
     });

@@ -121,6 +121,7 @@ impl Ingesting<'_> {
         let own = own_key(child, "subagent");
         match announced {
             Some(bound) => {
+                self.bind_item(own, bound.item, parent, None, None);
                 let is_subagent = self
                     .item_row(bound.item)
                     .is_some_and(|row| matches!(row.content, ItemContent::Subagent { .. }));
@@ -177,11 +178,7 @@ impl Ingesting<'_> {
         else {
             return;
         };
-        let is_own_node = self
-            .state()
-            .node(node)
-            .is_some_and(|slot| slot.kind == NodeKind::Subagent);
-        if !is_own_node {
+        if !self.is_subagent(node) {
             return;
         }
         self.close_items(status, |slot| slot.node == node);

@@ -112,7 +112,25 @@ impl Ingesting<'_> {
             self.overflow(place, "items", limits::LIVE_NODES);
             return Some(id);
         }
-        self.open_item(id, spot, content, ItemStatus::Open);
+        // What an agent opens with text in it is text streamed so far.
+        let mut content = content;
+        let begun = match content.streamed_mut() {
+            Some(Body::Inline(text)) if !text.is_empty() => std::mem::take(text),
+            _ => String::new(),
+        };
+        if self.state().node(spot.node).is_some() {
+            self.open_item(id, spot, content, ItemStatus::Open);
+        } else {
+            // Its turn has ended: it goes on in the background of its run.
+            self.open_item(id, spot, content, ItemStatus::Background);
+            self.keep_in_background(id, spot.run, spot.node);
+        }
+        if !begun.is_empty() {
+            self.live.push(LiveAppend {
+                item: id,
+                text: begun,
+            });
+        }
         Some(id)
     }
 
@@ -132,11 +150,25 @@ impl Ingesting<'_> {
         if bound.message.is_some() || self.state().item(bound.item).is_none() {
             return;
         }
-        let same = self.item_row(bound.item).is_some_and(|row| {
-            row.content == *content || merge::shape(&row.content) == merge::shape(content)
-        });
-        if same {
-            return;
+        let same_shape = self
+            .item_row(bound.item)
+            .is_some_and(|row| merge::shape(&row.content) == merge::shape(content));
+        if same_shape {
+            // An agent that sends its whole text again and again: only what is new of it is news.
+            let Some(Body::Inline(text)) = content.streamed().filter(|text| !text.is_empty())
+            else {
+                return;
+            };
+            let so_far = self.known.streamed(bound.item).unwrap_or_default();
+            if let Some(more) = text.strip_prefix(so_far.as_str()) {
+                if !more.is_empty() {
+                    self.live.push(LiveAppend {
+                        item: bound.item,
+                        text: more.to_owned(),
+                    });
+                }
+                return;
+            }
         }
         self.emit(Event::ItemUpdated {
             item: bound.item,

@@ -14,11 +14,9 @@ pub(super) fn final_content(content: &ItemContent, streamed: Option<&Body>) -> I
             output,
             agent_output,
             ..
-        } => {
-            if !is_fuller(output, streamed) {
-                let given = std::mem::replace(output, streamed.clone());
-                *agent_output = Some(given).filter(|given| !given.is_empty());
-            }
+        } if !is_fuller(output, streamed) => {
+            let given = std::mem::replace(output, streamed.clone());
+            *agent_output = Some(given).filter(|given| !given.is_empty());
         }
         // An agent that ends its words without repeating them.
         ItemContent::AssistantMessage { text }

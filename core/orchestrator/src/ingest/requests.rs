@@ -72,7 +72,7 @@ impl Ingesting<'_> {
         }) = self.target(&key)
         {
             if let Some(slot) = self.state().request(request).copied()
-                && !self.asked_anew(&slot)
+                && !self.asked_anew(&slot, hash)
             {
                 if slot.content != hash.mark() {
                     self.request_changed(request, kind, &subject, text, hash, unknown_fields);
@@ -132,13 +132,13 @@ impl Ingesting<'_> {
         self.bind(key, target);
     }
 
-    /// Whether a request that is asked while it is open counts as a new one. A recorded answer is delivered again; one
-    /// that holds a secret cannot be, for the secret is not in the log.
-    fn asked_anew(&mut self, slot: &RequestSlot) -> bool {
+    /// Whether a request that is asked while it is open counts as a new one. A recorded answer is delivered again, to
+    /// exactly what was answered; one that holds a secret cannot be, for the secret is not in the log.
+    fn asked_anew(&mut self, slot: &RequestSlot, asked: ContentHash) -> bool {
         let Some((answer, _)) = self.recorded(slot) else {
             return false;
         };
-        if answer::is_masked(&answer) {
+        if answer::is_masked(&answer) || slot.content != asked.mark() {
             self.emit(Event::RequestClosed {
                 request: slot.id,
                 status: RequestStatus::Withdrawn,

@@ -3,8 +3,8 @@
 use super::{Ingesting, Spot, WORDS, cut, own_key};
 use crate::{Bindings, Ingested, Internal, internal};
 use pilothouse_domain::{
-    AttemptId, Event, ItemContent, ItemStatus, NativeId, NodeId, ProviderThreadId, ProviderTurnId,
-    Row, RunId, ThreadState,
+    AttemptId, Event, ItemContent, ItemId, ItemStatus, NativeId, NodeId, ProviderThreadId,
+    ProviderTurnId, Row, RunId, ThreadState,
     binding::{BindingKey, BindingTarget},
     command::{Notice, NoticeKind},
     ids::IdMint,
@@ -348,7 +348,9 @@ impl Ingesting<'_> {
         };
         if let Some((node, _)) = conversation.child {
             // The end of a child's turn closes its items; the child itself ends with its own event.
-            self.close_items(status, |slot| slot.node == node);
+            if self.is_subagent(node) {
+                self.close_items(status, |slot| slot.node == node);
+            }
             return;
         }
         let turn = match &place.turn {
@@ -426,57 +428,62 @@ impl Ingesting<'_> {
 
     /// The completion barrier: what the turn left open is closed, what goes on gets an owner.
     fn close_turn(&mut self, spot: Spot, status: TurnStatus) {
-        let actor = self.actor_of(spot.run);
-        let owner = |node| BackgroundOwner {
-            run: spot.run,
-            node,
-            actor,
-        };
-        let children: Vec<NodeId> = self
-            .state()
-            .nodes
-            .iter()
-            .filter(|node| node.kind == NodeKind::Subagent)
-            .map(|node| node.id)
-            .collect();
-        let going_on: Vec<NodeId> = self
-            .state()
-            .nodes
-            .iter()
-            .filter(|node| node.kind == NodeKind::Subagent && node.run == spot.run)
-            .filter(|node| node.status != NodeStatus::Background)
-            .map(|node| node.id)
-            .collect();
+        let mut children: Vec<(NodeId, NodeStatus)> = Vec::new();
+        for node in &self.state().nodes {
+            if node.kind == NodeKind::Subagent && node.run == spot.run {
+                children.push((node.id, node.status));
+            }
+        }
         for slot in self.state().items.clone() {
-            let goes_on = children.contains(&slot.node)
-                || slot.kind == ItemKind::Subagent
-                || (status == TurnStatus::Completed
-                    && slot.kind == ItemKind::Tool
-                    && self.is_command(&slot));
-            if slot.background {
+            let of_child = children.iter().any(|(node, _)| *node == slot.node);
+            if slot.background || !(of_child || slot.node == spot.node) {
                 continue;
             }
-            if goes_on {
-                self.emit(Event::ItemBackground {
-                    item: slot.id,
-                    owner: owner(slot.node),
-                });
+            if of_child || self.goes_on(&slot, status) {
+                self.keep_in_background(slot.id, spot.run, slot.node);
             } else {
                 self.close_item(&slot, status);
             }
         }
-        for node in going_on {
-            self.emit(Event::NodeStatusChanged {
-                node,
-                status: NodeStatus::Background,
-            });
+        for (node, status) in children {
+            if status != NodeStatus::Background {
+                self.emit(Event::NodeStatusChanged {
+                    node,
+                    status: NodeStatus::Background,
+                });
+            }
         }
-        self.close_requests(|slot| !children.contains(&slot.node));
+        self.close_requests(|slot| slot.node == spot.node);
     }
 
-    fn is_command(&self, slot: &ItemSlot) -> bool {
-        self.item_row(slot.id)
-            .is_some_and(|row| matches!(row.content, ItemContent::Command { .. }))
+    /// Gives work that outlives its turn an owner.
+    pub(super) fn keep_in_background(&mut self, item: ItemId, run: RunId, node: NodeId) {
+        let actor = self.actor_of(run);
+        self.emit(Event::ItemBackground {
+            item,
+            owner: BackgroundOwner { run, node, actor },
+        });
+    }
+
+    pub(super) fn is_subagent(&self, node: NodeId) -> bool {
+        self.state()
+            .node(node)
+            .is_some_and(|slot| slot.kind == NodeKind::Subagent)
+    }
+
+    /// What a turn leaves running: a command that outlives a turn which ended well (codex ends its items later), a
+    /// subagent that has not ended.
+    fn goes_on(&self, slot: &ItemSlot, status: TurnStatus) -> bool {
+        if !matches!(slot.kind, ItemKind::Tool | ItemKind::Subagent) {
+            return false;
+        }
+        match self.item_row(slot.id).map(|row| row.content) {
+            Some(ItemContent::Command { .. }) => status == TurnStatus::Completed,
+            Some(ItemContent::Subagent {
+                child: Some(child), ..
+            }) => self.is_subagent(child),
+            _ => false,
+        }
     }
 
     fn actor_of(&self, run: RunId) -> Actor {
