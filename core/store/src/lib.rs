@@ -36,7 +36,7 @@ pub use ledger::{
 pub use lock::Lease;
 pub use open_text::OpenText;
 pub use replica::{
-    Delivery, FeedCursor, HostRow, OutboxEntry, ParkReason, ReplicaReader, ReplicaReads,
-    ReplicaStore, ReplicaTx,
+    Delivery, HostRow, OutboxEntry, ParkReason, ReplicaReader, ReplicaReads, ReplicaStore,
+    ReplicaTx,
 };
 pub use rows::{ThreadRows, Window};

@@ -13,6 +13,7 @@ CREATE TABLE hosts (
   last_seen_ms  INTEGER,
   feed_epoch    BLOB,
   feed_revision INTEGER NOT NULL DEFAULT 0,
+  feed_counts   TEXT,
   policy        TEXT
 ) STRICT, WITHOUT ROWID;
 
@@ -34,6 +35,7 @@ CREATE TABLE inbox (
   json    TEXT NOT NULL,
   PRIMARY KEY (host, request)
 ) STRICT;
+CREATE INDEX inbox_thread ON inbox (thread, host);
 
 -- Threads that were opened: state with its cursor. `version` is that of the state's shape; one of another version is
 -- fetched anew.

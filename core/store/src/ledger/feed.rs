@@ -7,7 +7,7 @@ use crate::{
     rows,
 };
 use pilothouse_domain::{
-    ThreadId, ThreadSummary,
+    RuntimeRequest, ThreadId, ThreadSummary,
     row::{InboxEntry, WaitingCounts},
 };
 
@@ -142,6 +142,27 @@ impl LedgerReads {
                     thread,
                     request: from_json(&self.db, doing, &json)?,
                 });
+                Ok(true)
+            },
+        )?;
+        Ok(out)
+    }
+
+    /// A thread's open requests, oldest first.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn open_requests_of(&self, thread: ThreadId) -> Result<Vec<RuntimeRequest>> {
+        let doing = "reading open requests";
+        let mut out = Vec::new();
+        self.db.scan(
+            doing,
+            "SELECT json FROM rows WHERE open IN (1, 2, 3) AND thread = (SELECT number FROM threads WHERE thread = ?1) \
+             ORDER BY row",
+            [thread.as_bytes()],
+            |row| {
+                let json: String = row.get(0).map_err(self.db.fail(doing))?;
+                out.push(from_json(&self.db, doing, &json)?);
                 Ok(true)
             },
         )?;

@@ -4,7 +4,6 @@ mod bindings;
 mod commands;
 mod devices;
 mod feed;
-mod live;
 mod log;
 mod reads;
 pub(crate) mod rebuild;

@@ -13,6 +13,7 @@ use pilothouse_domain::{
     row::{OpenItem, Snapshot},
     state::STATE_VERSION,
 };
+use pilothouse_orchestrator::apply_entry;
 use std::collections::BTreeSet;
 
 impl LedgerTx<'_> {
@@ -41,6 +42,19 @@ impl LedgerTx<'_> {
                 to_json(state),
                 i64::from(state.version),
             ),
+        )?;
+        Ok(())
+    }
+
+    /// Marks a thread as having open work, which the next boot has to look at, or not.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn set_live(&self, thread: ThreadId, live: bool) -> Result<()> {
+        self.db().write(
+            "marking a thread's open work",
+            "UPDATE threads SET live = ?2 WHERE number = ?1",
+            (self.number(thread)?, live),
         )?;
         Ok(())
     }
@@ -115,6 +129,39 @@ impl LedgerReads {
             .transpose()
     }
 
+    /// The state at the end of a thread's log: the kept one with the entries after it applied.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn snapshot(&self, thread: ThreadId) -> Result<Snapshot> {
+        let (mut state, from) = self.state(thread)?.map_or_else(
+            || (ThreadState::empty(thread), 0),
+            |kept| (kept.state, kept.cursor.seq),
+        );
+        self.scan_entries(thread, from, |stored| {
+            apply_entry(&mut state, &stored.read(self)?);
+            Ok(true)
+        })?;
+        Ok(Snapshot {
+            state,
+            cursor: self.cursor(thread)?,
+        })
+    }
+
+    /// Threads marked by [`LedgerTx::set_live`], in the order in which they were made. An index has them: it costs
+    /// nothing for those that are not.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn live_threads(&self) -> Result<Vec<ThreadId>> {
+        self.db.all(
+            "listing threads with open work",
+            "SELECT thread FROM threads WHERE live = 1 ORDER BY number",
+            [],
+            |row| row.get(0).map(ThreadId::from_bytes),
+        )
+    }
+
     /// A row of a thread.
     ///
     /// # Errors
@@ -137,7 +184,7 @@ impl LedgerReads {
         }
     }
 
-    /// What a screen needs that opens a thread at its end: the rows that the kept state points at, and the newest
+    /// What a screen needs that opens a thread at its end: the rows that the state points at, and the newest
     /// items with the rows that they name, until `max_bytes` of JSON, at least one item. Items come last, oldest
     /// first. The rows of the state are always there and count towards the bound.
     ///
@@ -147,10 +194,8 @@ impl LedgerReads {
         let Some(number) = self.find_number(thread)? else {
             return Ok(Window::default());
         };
-        let (mut live, spent) = match self.state(thread)? {
-            Some(snapshot) => rows::live(&self.db, number, &snapshot.state)?,
-            None => (Vec::new(), 0),
-        };
+        let state = self.snapshot(thread)?.state;
+        let (mut live, spent) = rows::live(&self.db, number, &state)?;
         let mut already: BTreeSet<RowKey> = live.iter().map(Row::key).collect();
         let mut window = rows::window(&self.db, number, None, max_bytes, &mut already, spent)?;
         live.append(&mut window.rows);

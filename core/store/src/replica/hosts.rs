@@ -9,6 +9,7 @@ use crate::{
 use pilothouse_domain::{
     ContentHash, DeviceId, Epoch, HostId, Policy, RequestId, RuntimeRequest, Scope, ThreadId,
     ThreadSummary,
+    feed::{FeedCursor, FeedUpdate},
     row::{InboxEntry, WaitingCounts},
 };
 use rusqlite::Row;
@@ -34,15 +35,6 @@ pub struct HostRow {
     pub revoked: bool,
     /// When it was last connected, this device's clock, Unix ms.
     pub last_seen_ms: Option<u64>,
-}
-
-/// A place in a host's summary feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FeedCursor {
-    /// The ledger's epoch; the default before the first contact.
-    pub epoch: Epoch,
-    /// The feed's revision.
-    pub revision: u64,
 }
 
 const COLUMNS: &str =
@@ -123,6 +115,52 @@ impl ReplicaTx<'_> {
         Ok(())
     }
 
+    /// Applies a step of a host's feed with its cursor: after a reset all that was known goes first; each thread's line
+    /// and all its open requests replace what was known of it.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn apply_feed(&self, host: HostId, update: &FeedUpdate) -> Result<()> {
+        if update.reset {
+            self.clear_feed(host)?;
+        }
+        for changed in &update.threads {
+            let thread = changed.summary.thread;
+            self.put_summary(host, &changed.summary)?;
+            // Requests that stay keep their place in the inbox: in the order in which this device heard of them.
+            for known in self.inbox_of(host, thread)? {
+                if !changed.requests.iter().any(|request| request.id == known) {
+                    self.remove_request(host, known)?;
+                }
+            }
+            for request in &changed.requests {
+                self.put_request(host, thread, request)?;
+            }
+        }
+        for thread in &update.removed {
+            self.remove_summary(host, *thread)?;
+            for known in self.inbox_of(host, *thread)? {
+                self.remove_request(host, known)?;
+            }
+        }
+        self.put_feed_cursor(host, update.cursor)?;
+        self.db().write(
+            "keeping a host's counts",
+            "UPDATE hosts SET feed_counts = ?2 WHERE host = ?1",
+            (host.as_bytes(), to_json(&update.counts)),
+        )?;
+        Ok(())
+    }
+
+    fn inbox_of(&self, host: HostId, thread: ThreadId) -> Result<Vec<RequestId>> {
+        self.db().all(
+            "reading the inbox",
+            "SELECT request FROM inbox WHERE thread = ?1 AND host = ?2",
+            (thread.as_bytes(), host.as_bytes()),
+            |row| row.get(0).map(RequestId::from_bytes),
+        )
+    }
+
     /// Notes up to where a host's feed is applied; in the transaction that applies it.
     ///
     /// # Errors
@@ -148,7 +186,7 @@ impl ReplicaTx<'_> {
         for sql in [
             "DELETE FROM summaries WHERE host = ?1",
             "DELETE FROM inbox WHERE host = ?1",
-            "UPDATE hosts SET feed_epoch = NULL, feed_revision = 0 WHERE host = ?1",
+            "UPDATE hosts SET feed_epoch = NULL, feed_revision = 0, feed_counts = NULL WHERE host = ?1",
         ] {
             self.db().write("clearing a feed", sql, [host.as_bytes()])?;
         }
@@ -435,7 +473,25 @@ impl ReplicaReads {
             .transpose()
     }
 
-    /// How much of a host waits for a person; requests that are being answered do not count.
+    /// How much of a host waits for a person, as the host said last: also of threads whose requests are still on their
+    /// way here. `None` before its feed was first applied.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn stated_counts(&self, host: HostId) -> Result<Option<WaitingCounts>> {
+        let doing = "reading a host's counts";
+        let json = self.db.one(
+            doing,
+            "SELECT feed_counts FROM hosts WHERE host = ?1",
+            [host.as_bytes()],
+            |row| row.get::<_, Option<String>>(0),
+        )?;
+        json.flatten()
+            .map(|json| from_json(&self.db, doing, &json))
+            .transpose()
+    }
+
+    /// How much of a host's inbox, as held here, waits for a person; requests that are being answered do not count.
     ///
     /// # Errors
     /// Any of the file.

@@ -5,7 +5,7 @@ mod hosts;
 mod outbox;
 mod threads;
 
-pub use hosts::{FeedCursor, HostRow};
+pub use hosts::HostRow;
 pub use outbox::{Delivery, OutboxEntry, ParkReason};
 
 use crate::{
