@@ -1,0 +1,340 @@
+//! The verbs of the terminal client as a person types them.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// What a terminal can do as a device: the verbs that `pilothouse --help` lists beside the host's own.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ClientCommand {
+    /// Pair this device with a host, by the code that `pilothouse pair` prints there
+    #[command(
+        after_help = "Example:\n  pilothouse join 'pilothouse:pair?…'\n\nGive - as the code to read it from standard input, so that it shows in no process list."
+    )]
+    Join(JoinArgs),
+    /// List the paired hosts, whether they can be reached, and what waits on each
+    Hosts(HostsArgs),
+    /// List threads: what each is doing, and what waits in it
+    Threads(ThreadsArgs),
+    /// Make a thread on a host; nothing runs until a message is sent
+    #[command(
+        after_help = "Example:\n  pilothouse new --agent codex --workspace demo 'Fix the flaky test'"
+    )]
+    New(NewArgs),
+    /// Send a message to a thread's agent
+    #[command(
+        after_help = "Examples:\n  pilothouse send 3kf 'Run the tests'\n  git diff | pilothouse send 3kf -\n\nWithout --queue, --steer or --restart the message starts a run, or is queued if one is active."
+    )]
+    Send(SendArgs),
+    /// Watch a thread live, or everything that happens on all hosts
+    #[command(
+        after_help = "Examples:\n  pilothouse watch\n  pilothouse watch 3kf --until-idle\n\nEnds with Ctrl-C; the work on the host goes on."
+    )]
+    Watch(WatchArgs),
+    /// List what waits for you: approvals and questions, in full, longest waiting first
+    Inbox(InboxArgs),
+    /// Answer a request: shows exactly what is asked, sends the answer, reports what the host confirmed
+    #[command(
+        after_help = "Examples:\n  pilothouse answer 7q2 --allow\n  pilothouse answer 7q2 --deny --note 'use the staging database'\n  pilothouse answer 7q2 --choose 1='Option B' --reply 2='in my own words'\n\nWithout an answer it only shows what is asked and what can be answered."
+    )]
+    Answer(AnswerArgs),
+    /// Ask a thread's agent to stop; it is stopped when the agent says so
+    Interrupt(InterruptArgs),
+    /// Show a thread's queue, let a held queue go on, or take a message out of it
+    Queue(QueueArgs),
+}
+
+/// What every verb takes.
+#[derive(Debug, Clone, Args)]
+pub struct DeviceArgs {
+    /// This device's data: key, hosts, what was seen, what is to be sent [default: $XDG_DATA_HOME/pilothouse]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Print one JSON object per line; docs/cli.md describes each
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How long to wait for a host.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct PatienceArgs {
+    /// Seconds to wait for the host (fractions allowed); what is to be sent stays in the outbox afterwards
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<f64>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && (0.0..=86_400.0 * 30.0).contains(&value) => Ok(value),
+        _ => Err(
+            "expected a number of seconds from 0 to 2592000 (30 days), e.g. 10 or 0.5".to_owned(),
+        ),
+    }
+}
+
+/// `join`
+#[derive(Debug, Clone, Args)]
+pub struct JoinArgs {
+    /// The code, as `pilothouse pair` prints it; - reads it from standard input
+    pub code: String,
+    /// What the host is to call this device [default: this machine's name]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `hosts`
+#[derive(Debug, Clone, Args)]
+pub struct HostsArgs {
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `threads`
+#[derive(Debug, Clone, Args)]
+pub struct ThreadsArgs {
+    /// Only threads of this host (name, or the beginning of its id)
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// Archived threads, too
+    #[arg(long)]
+    pub all: bool,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `new`
+#[derive(Debug, Clone, Args)]
+pub struct NewArgs {
+    /// What the thread is about
+    pub title: String,
+    /// The agent, as the host's configuration names it
+    #[arg(long, value_name = "AGENT")]
+    pub agent: String,
+    /// The workspace, as the host's configuration names it
+    #[arg(long, value_name = "WORKSPACE")]
+    pub workspace: String,
+    /// What the agent may do without asking
+    #[arg(long, value_enum, default_value = "ask")]
+    pub mode: ModeArg,
+    /// The model, as the agent names it [default: the agent's own]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// The effort, as the model names it [default: the model's own]
+    #[arg(long, value_name = "EFFORT")]
+    pub effort: Option<String>,
+    /// The host (name, or the beginning of its id); needed when several are paired
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `--mode` of `new`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ModeArg {
+    /// Only look
+    #[value(name = "read_only", alias = "read-only")]
+    ReadOnly,
+    /// Ask before every command not known to be harmless and before every change
+    #[value(name = "ask")]
+    Ask,
+    /// Change files of the workspace and run commands in the sandbox; ask to leave it
+    #[value(name = "auto_edit", alias = "auto-edit")]
+    AutoEdit,
+    /// Everything, without asking
+    #[value(name = "full_access", alias = "full-access")]
+    FullAccess,
+}
+
+impl From<ModeArg> for pilothouse_domain::Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::ReadOnly => Self::ReadOnly,
+            ModeArg::Ask => Self::Ask,
+            ModeArg::AutoEdit => Self::AutoEdit,
+            ModeArg::FullAccess => Self::FullAccess,
+        }
+    }
+}
+
+/// `send`
+#[derive(Debug, Clone, Args)]
+pub struct SendArgs {
+    /// The thread (the beginning of its id is enough)
+    pub thread: String,
+    /// What to say; - reads it from standard input
+    pub text: String,
+    /// When it is to reach the agent.
+    #[command(flatten)]
+    pub dispatch: DispatchArgs,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// When a message is to reach the agent.
+#[derive(Debug, Clone, Copy, Args)]
+#[group(multiple = false)]
+pub struct DispatchArgs {
+    /// As a run of its own, after everything that waits before it
+    #[arg(long)]
+    pub queue: bool,
+    /// Into the run that is going on, where the agent can take it
+    #[arg(long)]
+    pub steer: bool,
+    /// Into the run that is going on, by stopping what it does now and restarting it
+    #[arg(long)]
+    pub restart: bool,
+}
+
+/// `watch`
+#[derive(Debug, Clone, Args)]
+pub struct WatchArgs {
+    /// The thread (the beginning of its id is enough); without one, everything
+    pub thread: Option<String>,
+    /// End when nothing runs or waits any more (status 1 if the last run failed)
+    #[arg(long)]
+    pub until_idle: bool,
+    /// Items of the past to begin with
+    #[arg(long, value_name = "ITEMS", default_value_t = 50)]
+    pub tail: u32,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `inbox`
+#[derive(Debug, Clone, Args)]
+pub struct InboxArgs {
+    /// If nothing waits, wait until something does
+    #[arg(long)]
+    pub wait: bool,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `answer`
+#[derive(Debug, Clone, Args)]
+pub struct AnswerArgs {
+    /// The request (the beginning of its id is enough)
+    pub request: String,
+    /// What to answer.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+    /// Text for one question: its number, id or heading, then = and the text; - as the text reads standard input
+    #[arg(long, value_name = "QUESTION=TEXT")]
+    pub reply: Vec<String>,
+    /// A choice for one question: its number, id or heading, then = and the label or its number; again for several
+    #[arg(long, value_name = "QUESTION=LABEL")]
+    pub choose: Vec<String>,
+    /// Words that go with the decision ("yes, and …", "no, instead …")
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["reply", "choose"])]
+    pub note: Option<String>,
+    /// Answer only if the text asked for still has this hash (or one that begins so): the `content_hash` of `inbox --json`
+    #[arg(long, value_name = "HASH")]
+    pub hash: Option<String>,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// One of the agent's options.
+#[derive(Debug, Clone, Args)]
+#[group(multiple = false, conflicts_with_all = ["reply", "choose"])]
+pub struct ChoiceArgs {
+    /// One of the agent's options, by its id as `inbox` lists it
+    #[arg(value_name = "OPTION")]
+    pub option: Option<String>,
+    /// The option that allows exactly this, once
+    #[arg(long)]
+    pub allow: bool,
+    /// The option that allows this and the like until the session ends
+    #[arg(long)]
+    pub allow_session: bool,
+    /// The option that refuses
+    #[arg(long)]
+    pub deny: bool,
+}
+
+/// `interrupt`
+#[derive(Debug, Clone, Args)]
+pub struct InterruptArgs {
+    /// The thread (the beginning of its id is enough)
+    pub thread: String,
+    /// Let the queue go on afterwards; otherwise it is held
+    #[arg(long)]
+    pub keep_queue: bool,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `queue`
+#[derive(Debug, Clone, Args)]
+pub struct QueueArgs {
+    /// The thread (the beginning of its id is enough)
+    pub thread: String,
+    /// Let a held queue go on
+    #[arg(long, conflicts_with = "remove")]
+    pub release: bool,
+    /// Take this run out of the queue (the beginning of its id is enough)
+    #[arg(long, value_name = "RUN")]
+    pub remove: Option<String>,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+impl ClientCommand {
+    /// What every verb takes.
+    pub(super) fn device(&self) -> &DeviceArgs {
+        match self {
+            Self::Join(args) => &args.device,
+            Self::Hosts(args) => &args.device,
+            Self::Threads(args) => &args.device,
+            Self::New(args) => &args.device,
+            Self::Send(args) => &args.device,
+            Self::Watch(args) => &args.device,
+            Self::Inbox(args) => &args.device,
+            Self::Answer(args) => &args.device,
+            Self::Interrupt(args) => &args.device,
+            Self::Queue(args) => &args.device,
+        }
+    }
+}
