@@ -10,4 +10,7 @@
 //! runtime offers it.
 #![forbid(unsafe_code)]
 
+pub mod codex;
 pub mod contract;
+pub mod process;
+pub mod registry;

@@ -1,0 +1,509 @@
+//! The codec: bytes from codex in, events and frames for codex out. No clock, no process, no waiting.
+
+use super::{
+    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, cut, text_of},
+    lineage::{Bounded, Lineage},
+    notifications,
+    outgoing::{self, Call},
+    replies::{self, CallError, Reply},
+    requests::{self, Asked, Opened},
+};
+use pilothouse_domain::{
+    Answer, NativeId, ProviderEvent, ProviderEventKind, Subject,
+    item::FileChange,
+    provider_event::{NativePlace, Resolution},
+    request::RequestKind,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Requests of codex that may wait at a time in one process; beyond, they are refused at once.
+pub const PENDING_REQUESTS: usize = 1024;
+/// Calls of ours that may wait at a time.
+const WAITING_CALLS: usize = 4096;
+/// File-change items whose changes are remembered for their request.
+const REMEMBERED_PATCHES: usize = 256;
+
+/// What came of bytes from codex.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Received {
+    /// Something happened.
+    Event(ProviderEvent),
+    /// A call of ours was answered.
+    Reply {
+        /// The call's number.
+        call: u64,
+        /// What it gave.
+        reply: Result<Reply, CallError>,
+    },
+    /// To be written to codex at once: a refusal or an answer that needs no person.
+    Send(Vec<u8>),
+}
+
+/// Why an answer was not turned into a frame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerProblem {
+    /// Codex does not wait for it (any more).
+    #[error("codex does not wait for an answer to request {request}")]
+    NotPending {
+        /// The request.
+        request: NativeId,
+    },
+    /// The answer does not fit the request.
+    #[error("the answer does not fit: {problem}")]
+    Unfit {
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Pending {
+    /// The id as codex wrote it.
+    id: Value,
+    place: NativePlace,
+    opened: Opened,
+    answered: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    call: Call,
+    /// The turn that was going on when the call was written.
+    active: Option<NativeId>,
+}
+
+/// State of one connection to one codex process.
+#[derive(Debug)]
+pub struct Codec {
+    lines: Lines,
+    next_call: u64,
+    calls: BTreeMap<u64, Waiting>,
+    pub(super) lineage: Lineage,
+    pending: BTreeMap<NativeId, Pending>,
+    /// Changes of file-change items, by conversation and item.
+    pub(super) patches: Bounded<Vec<FileChange>>,
+    /// Tokens that a conversation had used before its current turn.
+    pub(super) usage: Bounded<notifications::TurnUsage>,
+    unreadable_in_a_row: u32,
+}
+
+impl Default for Codec {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Codec {
+    /// A codec for a new process.
+    pub fn new() -> Self {
+        Self {
+            lines: Lines::new(FRAME_LIMIT),
+            next_call: 1,
+            calls: BTreeMap::new(),
+            lineage: Lineage::new(),
+            pending: BTreeMap::new(),
+            patches: Bounded::new(REMEMBERED_PATCHES),
+            usage: Bounded::new(REMEMBERED_PATCHES),
+            unreadable_in_a_row: 0,
+        }
+    }
+
+    /// Registers a call and gives its number and its line.
+    pub fn call(&mut self, call: Call) -> (u64, Vec<u8>) {
+        let id = self.next_call;
+        let line = outgoing::call_line(id, &call);
+        self.register(id, call);
+        (id, line)
+    }
+
+    /// Registers a call that was written by somebody else under that number (replay of recordings).
+    pub fn register(&mut self, id: u64, call: Call) {
+        let active = match &call {
+            Call::TurnStart { thread, .. } => self.lineage.active_turn(thread).cloned(),
+            _ => None,
+        };
+        self.next_call = self.next_call.max(id.saturating_add(1));
+        self.calls.insert(id, Waiting { call, active });
+        if self.calls.len() > WAITING_CALLS {
+            self.calls.pop_first();
+        }
+    }
+
+    /// Forgets a call whose answer is no longer waited for.
+    pub fn forget(&mut self, call: u64) {
+        self.calls.remove(&call);
+    }
+
+    /// The line that ends the handshake.
+    pub fn initialized(&self) -> Vec<u8> {
+        outgoing::initialized_line()
+    }
+
+    /// The turn that is going on in a conversation, as far as codex told.
+    pub fn active_turn(&self, thread: &NativeId) -> Option<&NativeId> {
+        self.lineage.active_turn(thread)
+    }
+
+    /// Requests that wait for an answer, or were answered and not resolved yet.
+    pub fn pending_requests(&self) -> impl Iterator<Item = &NativeId> {
+        self.pending.keys()
+    }
+
+    /// Bytes held in buffers at the moment.
+    pub fn held_bytes(&self) -> usize {
+        self.lines.held()
+    }
+
+    /// Unreadable lines since the last readable frame.
+    pub fn unreadable_in_a_row(&self) -> u32 {
+        self.unreadable_in_a_row
+    }
+
+    /// Takes bytes as they come, split anywhere.
+    pub fn receive(&mut self, bytes: &[u8]) -> Vec<Received> {
+        let mut frames = Vec::new();
+        self.lines.push(bytes, &mut frames);
+        self.take(frames)
+    }
+
+    /// The stream has ended: reads what is left of the last line.
+    pub fn finish(&mut self) -> Vec<Received> {
+        let mut frames = Vec::new();
+        self.lines.finish(&mut frames);
+        self.take(frames)
+    }
+
+    /// The frame for a person's answer. The request stays pending until codex says that it is resolved.
+    ///
+    /// # Errors
+    /// [`AnswerProblem::NotPending`] if codex does not wait for it or it was answered already, [`AnswerProblem::Unfit`] if
+    /// the answer does not fit what was asked.
+    pub fn answer(
+        &mut self,
+        request: &NativeId,
+        answer: &Answer,
+    ) -> Result<Vec<u8>, AnswerProblem> {
+        let not_pending = || AnswerProblem::NotPending {
+            request: request.clone(),
+        };
+        let pending = self.pending.get_mut(request).ok_or_else(not_pending)?;
+        if pending.answered {
+            return Err(not_pending());
+        }
+        let result = pending
+            .opened
+            .answers
+            .result(&pending.opened.subject, answer)
+            .map_err(|problem| AnswerProblem::Unfit { problem })?;
+        pending.answered = true;
+        Ok(outgoing::result_line(&pending.id, &result))
+    }
+
+    /// Whether a pending request is the one that was shown: codex may use a number again for something else.
+    pub fn is_same_request(
+        &self,
+        request: &NativeId,
+        thread: &NativeId,
+        kind: RequestKind,
+        shown: &Subject,
+    ) -> bool {
+        self.pending.get(request).is_some_and(|pending| {
+            let opened = &pending.opened;
+            (pending.place.thread.as_ref() == Some(thread)
+                || pending.place.root.as_ref() == Some(thread))
+                && opened.kind == kind
+                && opened.subject.command == shown.command
+                && opened.subject.cwd == shown.cwd
+                && opened.subject.reach == shown.reach
+                && opened.subject.questions == shown.questions
+                && opened.subject.options == shown.options
+        })
+    }
+
+    fn take(&mut self, frames: Vec<Frame>) -> Vec<Received> {
+        let mut out = Vec::new();
+        for frame in frames {
+            match &frame {
+                Frame::Unreadable { .. } => {
+                    self.unreadable_in_a_row = self.unreadable_in_a_row.saturating_add(1);
+                }
+                _ => self.unreadable_in_a_row = 0,
+            }
+            match frame {
+                Frame::Notification { method, params } => {
+                    notifications::read(self, &method, &params, &mut out);
+                }
+                Frame::Request { id, method, params } => self.ask(id, &method, &params, &mut out),
+                Frame::Response { id, result } => self.reply(id, result, &mut out),
+                Frame::Unreadable { problem, raw } => {
+                    event(
+                        &mut out,
+                        NativePlace::default(),
+                        ProviderEventKind::Unknown {
+                            label: cut(&problem, 120),
+                            raw,
+                        },
+                    );
+                }
+                Frame::Oversized { bytes, raw } => self.oversized(bytes, &raw, &mut out),
+            }
+        }
+        out
+    }
+
+    /// A frame that was too long may be one that somebody waits for: its head tells.
+    fn oversized(&mut self, bytes: u64, raw: &str, out: &mut Vec<Received>) {
+        event(
+            out,
+            NativePlace::default(),
+            ProviderEventKind::Unknown {
+                label: format!("frame of {bytes} bytes (at most {FRAME_LIMIT} are read)"),
+                raw: raw.to_owned(),
+            },
+        );
+        let number = |text: &str| -> Option<u64> {
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().ok()
+        };
+        if let Some(id) = raw.strip_prefix("{\"id\":").and_then(number) {
+            if let Some(waiting) = self.calls.remove(&id) {
+                out.push(Received::Reply {
+                    call: id,
+                    reply: Err(CallError::Unreadable {
+                        method: waiting.call.method().to_owned(),
+                    }),
+                });
+            }
+        } else if let Some((_, rest)) = raw
+            .strip_prefix("{\"method\":\"")
+            .and_then(|rest| rest.split_once("\",\"id\":"))
+            .filter(|(method, _)| !method.contains('"'))
+            && let Some(id) = number(rest)
+        {
+            out.push(Received::Send(outgoing::error_line(
+                &Value::from(id),
+                -32600,
+                "the request is too large",
+            )));
+        }
+    }
+
+    fn reply(
+        &mut self,
+        id: Option<u64>,
+        result: Result<Value, super::frames::RpcError>,
+        out: &mut Vec<Received>,
+    ) {
+        let Some((id, waiting)) = id.and_then(|id| Some((id, self.calls.remove(&id)?))) else {
+            event(
+                out,
+                NativePlace::default(),
+                ProviderEventKind::Diagnostic {
+                    message: match result {
+                        Ok(_) => "codex answered a call that nobody made or waits for".to_owned(),
+                        Err(error) => format!(
+                            "codex reported an error to nobody ({}): {}",
+                            error.code,
+                            cut(&error.message, 512)
+                        ),
+                    },
+                },
+            );
+            return;
+        };
+        let reply = result.map_err(replies::call_error).and_then(|result| {
+            let reply = replies::read(&waiting.call, &result, &self.lineage, |turn| {
+                waiting.active.as_ref() == Some(turn)
+            });
+            if let Ok(Reply::Turn { turn, known_before }) = &reply
+                && !known_before
+                && let Call::TurnStart { thread, .. } = &waiting.call
+                && !self.lineage.knows_turn(turn)
+            {
+                // The answer can come before `turn/started`.
+                self.lineage.turn_started(thread, turn, None);
+            }
+            reply
+        });
+        if let Ok(Reply::Thread(loaded)) = &reply {
+            self.lineage.thread_opened(loaded.thread.clone());
+            event(
+                out,
+                self.lineage.place(Some(loaded.thread.clone()), None),
+                ProviderEventKind::ThreadBound,
+            );
+        }
+        out.push(Received::Reply { call: id, reply });
+    }
+
+    fn ask(&mut self, id: Value, method: &str, params: &Value, out: &mut Vec<Received>) {
+        let asked = requests::read(method, params, |thread, item| {
+            self.patches.get(&patch_key(thread, item)).cloned()
+        });
+        match asked {
+            Asked::Person(opened) if self.pending.len() >= PENDING_REQUESTS => {
+                let place = self.lineage.place(Some(opened.thread), opened.turn);
+                out.push(Received::Send(outgoing::error_line(
+                    &id,
+                    -32600,
+                    "too many requests wait already",
+                )));
+                event(
+                    out,
+                    place,
+                    ProviderEventKind::Diagnostic {
+                        message: format!(
+                            "refused `{method}`: {PENDING_REQUESTS} requests wait already"
+                        ),
+                    },
+                );
+            }
+            Asked::Person(opened) => self.open(id, *opened, out),
+            Asked::AnswerNow { result, remark } => {
+                out.push(Received::Send(outgoing::result_line(&id, &result)));
+                let place = self
+                    .lineage
+                    .place(text_of(params, "threadId").map(NativeId), None);
+                event(
+                    out,
+                    place,
+                    ProviderEventKind::Diagnostic { message: remark },
+                );
+            }
+            Asked::Refuse { message, unknown } => {
+                out.push(Received::Send(outgoing::error_line(&id, -32601, &message)));
+                let place = self.lineage.place(
+                    text_of(params, "threadId").map(NativeId),
+                    text_of(params, "turnId").map(NativeId),
+                );
+                let kind = if unknown {
+                    ProviderEventKind::Unknown {
+                        label: cut(&format!("request {method}"), 120),
+                        raw: cut(&params.to_string(), RAW_LIMIT),
+                    }
+                } else {
+                    ProviderEventKind::Diagnostic {
+                        message: format!("refused `{method}`: {message}"),
+                    }
+                };
+                event(out, place, kind);
+            }
+        }
+    }
+
+    fn open(&mut self, id: Value, mut opened: Opened, out: &mut Vec<Received>) {
+        // Legacy requests name no turn.
+        if opened.turn.is_none() {
+            opened.turn = self.lineage.active_turn(&opened.thread).cloned();
+        }
+        let place = self
+            .lineage
+            .place(Some(opened.thread.clone()), opened.turn.clone());
+        let request = request_id(&id);
+        if let Some(known) = self.pending.get(&request) {
+            // Codex sends a request again after a resume; under the same number something else is another request.
+            if known.opened == opened && known.place == place {
+                if !known.answered {
+                    event(out, place, opened_event(&request, &opened));
+                }
+                return;
+            }
+            event(
+                out,
+                known.place.clone(),
+                ProviderEventKind::RequestClosed {
+                    request: request.clone(),
+                    resolution: if known.answered {
+                        Resolution::Answered
+                    } else {
+                        Resolution::Withdrawn
+                    },
+                },
+            );
+        }
+        event(out, place.clone(), opened_event(&request, &opened));
+        self.pending.insert(
+            request,
+            Pending {
+                id,
+                place,
+                opened,
+                answered: false,
+            },
+        );
+    }
+
+    /// `serverRequest/resolved`.
+    pub(super) fn resolved(
+        &mut self,
+        thread: Option<NativeId>,
+        id: &Value,
+        out: &mut Vec<Received>,
+    ) {
+        let request = request_id(id);
+        let (place, resolution) = match self.pending.remove(&request) {
+            Some(pending) if pending.answered => (pending.place, Resolution::Answered),
+            // One connection: what was not answered by us was taken back.
+            Some(pending) => (pending.place, Resolution::Withdrawn),
+            None => (self.lineage.place(thread, None), Resolution::Unsaid),
+        };
+        event(
+            out,
+            place,
+            ProviderEventKind::RequestClosed {
+                request,
+                resolution,
+            },
+        );
+    }
+
+    /// What stands in a file-change item; a request about it that waits is opened anew with it.
+    pub(super) fn patch_changed(
+        &mut self,
+        thread: &NativeId,
+        item: &NativeId,
+        changes: Vec<FileChange>,
+        out: &mut Vec<Received>,
+    ) {
+        for (request, pending) in &mut self.pending {
+            let opened = &mut pending.opened;
+            if opened.thread == *thread
+                && opened.item.as_ref() == Some(item)
+                && opened.kind == RequestKind::FileChange
+                && !pending.answered
+                && opened.subject.changes != changes
+            {
+                opened.subject.incomplete = changes.is_empty();
+                opened.subject.changes.clone_from(&changes);
+                event(out, pending.place.clone(), opened_event(request, opened));
+            }
+        }
+        self.patches.insert(patch_key(thread, item), changes);
+    }
+}
+
+fn opened_event(request: &NativeId, opened: &Opened) -> ProviderEventKind {
+    ProviderEventKind::RequestOpened {
+        request: request.clone(),
+        item: opened.item.clone(),
+        kind: opened.kind,
+        subject: Box::new(opened.subject.clone()),
+        unknown_fields: opened.unknown_fields,
+    }
+}
+
+pub(super) fn patch_key(thread: &NativeId, item: &NativeId) -> NativeId {
+    NativeId(format!("{thread}\u{0}{item}"))
+}
+
+/// A request's id as text: a number as it is, a text in quotes, so that `0` and `"0"` differ.
+pub(super) fn request_id(id: &Value) -> NativeId {
+    NativeId(cut(&id.to_string(), 256))
+}
+
+/// Adds an event.
+pub(super) fn event(out: &mut Vec<Received>, place: NativePlace, kind: ProviderEventKind) {
+    out.push(Received::Event(ProviderEvent { place, kind }));
+}

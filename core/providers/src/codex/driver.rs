@@ -1,0 +1,568 @@
+//! The thin driver: the adapter contract over one [`Session`].
+
+use super::{
+    codec::AnswerProblem,
+    outgoing::Call,
+    profile::{self, Permissions},
+    replies::{CallError, LoadedThread, Reply},
+    runtime::{Loaded, STDERR_SHOWN, Session, lock},
+};
+use crate::{
+    contract::{
+        AgentRuntime, Escalation, EventSender, History, InterruptError, Interrupting, Launch,
+        OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, SendError,
+        SendTurn, StartError, Steer, SteerError, Steering, TurnAccepted,
+    },
+    process::{BoundProcess, StopTimers},
+};
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{
+    AgentName, Capabilities, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
+    ProviderEventKind,
+    provider_event::NativePlace,
+    request::AnswerDelivery,
+    run::{ErrorCode, RunError},
+};
+use std::{path::Path, sync::Arc, time::Duration};
+use tokio::sync::oneshot;
+
+/// Turns asked for in one page of history.
+const HISTORY_PAGE: u32 = 50;
+
+/// How long codex may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// For its handshake. The first start in a new home took 1.5 s.
+    pub handshake: Duration,
+    /// For an ordinary call.
+    pub call: Duration,
+    /// For confirming an answer, before it counts as written.
+    pub confirm: Duration,
+    /// For taking an interrupt, before a signal is the next step.
+    pub interrupt: Duration,
+    /// For ending.
+    pub stop: StopTimers,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(20),
+            call: Duration::from_secs(60),
+            confirm: Duration::from_secs(10),
+            interrupt: Duration::from_secs(10),
+            stop: StopTimers::default(),
+        }
+    }
+}
+
+/// The codex family.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CodexAdapter {
+    deadlines: Deadlines,
+}
+
+impl CodexAdapter {
+    /// With the usual deadlines.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With other deadlines.
+    pub fn with_deadlines(deadlines: Deadlines) -> Self {
+        Self { deadlines }
+    }
+
+    async fn start_session(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> Result<Arc<dyn AgentRuntime>, StartError> {
+        let spawn_error = |problem: String| StartError::Spawn {
+            agent: launch.agent.clone(),
+            program: launch.command.first().cloned().unwrap_or_default(),
+            problem,
+        };
+        if !launch.cwd.is_dir() {
+            return Err(spawn_error(format!(
+                "its working directory {} is not there",
+                launch.cwd.display()
+            )));
+        }
+        // `command = ["codex"]` names the program only; anything longer is taken as it is.
+        let arguments: &[&str] = if launch.command.len() == 1 {
+            &["app-server"]
+        } else {
+            &[]
+        };
+        let (process, pipes) = BoundProcess::spawn(&launch, arguments)
+            .await
+            .map_err(|error| spawn_error(error.to_string()))?;
+        let (ready, first) = oneshot::channel();
+        let session = Session::start(
+            process,
+            pipes,
+            launch.incarnation,
+            self.deadlines,
+            events,
+            first,
+        );
+        // From here on dropping it, also by cancelling this start, kills the process.
+        let runtime = CodexRuntime { session };
+        match runtime.handshake().await {
+            Ok(first_events) => {
+                // If the reader is gone, the process is, and the first call will say so.
+                let _ = ready.send(first_events);
+                Ok(Arc::new(runtime))
+            }
+            Err(error) => {
+                drop(ready);
+                runtime.session.stop().await;
+                Err(runtime.handshake_error(&launch.agent, &error).await)
+            }
+        }
+    }
+}
+
+impl ProviderAdapter for CodexAdapter {
+    fn family(&self) -> &'static str {
+        "codex"
+    }
+
+    fn profile(&self) -> Capabilities {
+        profile::capabilities()
+    }
+
+    fn modes(&self) -> Vec<Mode> {
+        Mode::ALL.to_vec()
+    }
+
+    fn sharing(&self) -> ProcessSharing {
+        ProcessSharing::PerAgent
+    }
+
+    fn start(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        Box::pin(self.start_session(launch, events))
+    }
+}
+
+/// A running codex.
+struct CodexRuntime {
+    session: Arc<Session>,
+}
+
+impl Drop for CodexRuntime {
+    fn drop(&mut self) {
+        let _ = self.session.process.escalate(Escalation::Kill);
+    }
+}
+
+impl CodexRuntime {
+    async fn handshake(&self) -> Result<Vec<ProviderEvent>, CallError> {
+        let deadlines = self.session.deadlines;
+        let hello = Call::Initialize {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let version = match self.session.call(hello, deadlines.handshake).await? {
+            Reply::Initialized { version } => version,
+            _ => {
+                return Err(CallError::Unreadable {
+                    method: "initialize".to_owned(),
+                });
+            }
+        };
+        let initialized = lock(&self.session.codec).initialized();
+        self.session
+            .write(initialized)
+            .await
+            .map_err(|()| CallError::Lost)?;
+        // Neither is needed to work: an agent that refuses them is used all the same.
+        let (models, account) = tokio::join!(
+            self.session.call(Call::ModelList, deadlines.handshake),
+            self.session.call(Call::AccountRead, deadlines.handshake),
+        );
+        let capabilities = {
+            let mut known = lock(&self.session.capabilities);
+            if let Ok(Reply::Models(models)) = &models {
+                let value = if models.len() > 1 {
+                    CapabilityValue::Yes
+                } else {
+                    CapabilityValue::No
+                };
+                known.learn(
+                    CapabilityFlag::ModelSwitchInSession,
+                    profile::handshake_fact(value, &version),
+                );
+            }
+            known.clone()
+        };
+        let mut diagnostics = Vec::new();
+        if version != profile::MEASURED_VERSION {
+            diagnostics.push(format!(
+                "codex {version} runs; what it does was measured with {}",
+                profile::MEASURED_VERSION
+            ));
+        }
+        match account {
+            Ok(Reply::Account { ready: false }) => {
+                diagnostics.push("codex is not signed in; run `codex login` on the host".to_owned())
+            }
+            Ok(_) => {}
+            Err(error) => diagnostics.push(format!("account/read: {error}")),
+        }
+        if let Err(error) = models {
+            diagnostics.push(format!("model/list: {error}"));
+        }
+        let at_process = |kind| ProviderEvent {
+            place: NativePlace::default(),
+            kind,
+        };
+        Ok(std::iter::once(ProviderEventKind::SessionReady {
+            incarnation: self.session.incarnation(),
+            version,
+            capabilities,
+        })
+        .chain(
+            diagnostics
+                .into_iter()
+                .map(|message| ProviderEventKind::Diagnostic { message }),
+        )
+        .map(at_process)
+        .collect())
+    }
+
+    async fn handshake_error(&self, agent: &AgentName, error: &CallError) -> StartError {
+        let process = &self.session.process;
+        let stderr = process.stderr();
+        stderr.finished(Duration::from_millis(500)).await;
+        StartError::Handshake {
+            agent: agent.clone(),
+            problem: match error {
+                CallError::Lost => format!("it ended ({})", process.exited().await),
+                other => other.to_string(),
+            },
+            stderr: stderr.tail(STDERR_SHOWN),
+        }
+    }
+
+    async fn open(&self, open: OpenThread) -> Result<NativeId, OpenError> {
+        if !open.cwd.is_dir() {
+            // Codex would start there all the same and fail at every command.
+            return Err(OpenError::Refused {
+                error: RunError {
+                    code: ErrorCode::Start,
+                    message: format!("the workspace {} is not there", open.cwd.display()),
+                },
+            });
+        }
+        let permissions = Permissions::from(open.selection.mode);
+        let (cwd, model) = (open.cwd.clone(), open.selection.model.clone());
+        let call = match &open.resume {
+            None => Call::ThreadStart {
+                cwd,
+                model,
+                permissions,
+            },
+            Some(thread) => Call::ThreadResume {
+                thread: thread.clone(),
+                cwd,
+                model,
+                permissions,
+            },
+        };
+        match self.session.call(call, self.session.deadlines.call).await {
+            Ok(Reply::Thread(loaded)) => Ok(self.loaded(&open, permissions, loaded)),
+            Ok(_) => Err(OpenError::Refused {
+                error: RunError {
+                    code: ErrorCode::Protocol,
+                    message: "codex answered with something else than a conversation".to_owned(),
+                },
+            }),
+            Err(error) => Err(open_error(error, open.resume.as_ref())),
+        }
+    }
+
+    /// Compares what was asked for with what codex says is in force; each turn sends policy and sandbox again.
+    fn loaded(
+        &self,
+        open: &OpenThread,
+        permissions: Permissions,
+        loaded: LoadedThread,
+    ) -> NativeId {
+        let elsewhere = !same_place(&open.cwd, Path::new(&loaded.cwd));
+        if loaded.policy != permissions.policy()
+            || loaded.sandbox != permissions.sandbox_type()
+            || loaded.reviewer != "user"
+            || elsewhere
+        {
+            tracing::warn!(
+                thread = %loaded.thread,
+                policy = loaded.policy,
+                sandbox = loaded.sandbox,
+                reviewer = loaded.reviewer,
+                cwd = loaded.cwd,
+                "codex loaded a conversation with other settings than asked for; the next turn sets them"
+            );
+        }
+        let mut threads = lock(&self.session.threads);
+        let known = threads.entry(loaded.thread.clone()).or_default();
+        known.cwd = elsewhere.then(|| open.cwd.clone());
+        loaded.thread
+    }
+
+    async fn send(&self, send: SendTurn) -> Result<TurnAccepted, SendError> {
+        let refused = |code, message: String| SendError::Refused {
+            error: RunError { code, message },
+        };
+        if let Some(attachment) = send.attachments.first() {
+            return Err(refused(
+                ErrorCode::Agent,
+                format!(
+                    "`{}` cannot be sent: attachments are not handed to codex yet",
+                    attachment.name
+                ),
+            ));
+        }
+        let Loaded { cwd, starting } = lock(&self.session.threads)
+            .entry(send.thread.clone())
+            .or_default()
+            .clone();
+        let _starting = starting.lock().await;
+        if lock(&self.session.codec)
+            .active_turn(&send.thread)
+            .is_some()
+        {
+            return Err(SendError::Busy);
+        }
+        let call = Call::TurnStart {
+            thread: send.thread,
+            client_id: send.client_id,
+            text: send.text,
+            cwd,
+            model: send.selection.model,
+            effort: send.selection.effort,
+            permissions: Permissions::from(send.selection.mode),
+        };
+        match self.session.call(call, self.session.deadlines.call).await {
+            Ok(Reply::Turn {
+                turn,
+                known_before: true,
+            }) => Err(SendError::Steered { turn }),
+            Ok(Reply::Turn { turn, .. }) => Ok(TurnAccepted { turn: Some(turn) }),
+            // It was taken, but as what is not known.
+            Ok(_)
+            | Err(CallError::Lost | CallError::Timeout { .. } | CallError::Unreadable { .. }) => {
+                Err(SendError::Unknown)
+            }
+            Err(error @ CallError::NoConversation { .. }) => {
+                Err(refused(ErrorCode::Resume, error.to_string()))
+            }
+            Err(error) => Err(refused(ErrorCode::Agent, error.to_string())),
+        }
+    }
+
+    async fn give(&self, response: Response) -> Result<AnswerDelivery, RespondError> {
+        let session = &self.session;
+        let line = {
+            let mut codec = lock(&session.codec);
+            if !codec.is_same_request(
+                &response.request,
+                &response.thread,
+                response.kind,
+                &response.subject,
+            ) {
+                return Err(if session.process.has_exited() {
+                    RespondError::Lost
+                } else {
+                    RespondError::NotPending
+                });
+            }
+            codec
+                .answer(&response.request, &response.answer)
+                .map_err(|problem| match problem {
+                    AnswerProblem::NotPending { .. } => RespondError::NotPending,
+                    AnswerProblem::Unfit { problem } => RespondError::Unfit { problem },
+                })?
+        };
+        let confirmation = session
+            .await_resolution(&response.request)
+            .ok_or(RespondError::Lost)?;
+        let confirm = session.deadlines.confirm;
+        match tokio::time::timeout(confirm, session.write(line)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(())) | Err(_) => return Err(RespondError::Lost),
+        }
+        match tokio::time::timeout(confirm, confirmation).await {
+            Ok(Ok(())) => Ok(AnswerDelivery::Confirmed),
+            Ok(Err(_)) => Err(RespondError::Lost),
+            Err(_) => Ok(AnswerDelivery::Written),
+        }
+    }
+
+    async fn put_words(&self, steer: Steer) -> Result<(), SteerError> {
+        let call = Call::TurnSteer {
+            thread: steer.thread,
+            turn: steer.turn,
+            client_id: steer.client_id,
+            text: steer.text,
+        };
+        match self.session.call(call, self.session.deadlines.call).await {
+            Ok(_) => Ok(()),
+            Err(CallError::NotThatTurn { .. }) => Err(SteerError::TurnEnded),
+            Err(CallError::Lost | CallError::Timeout { .. } | CallError::Unreadable { .. }) => {
+                Err(SteerError::Unknown)
+            }
+            Err(error) => Err(SteerError::Refused {
+                error: error.run_error(ErrorCode::Agent),
+            }),
+        }
+    }
+
+    async fn stop_turn(&self, thread: NativeId, turn: NativeId) -> Result<(), InterruptError> {
+        let call = Call::TurnInterrupt { thread, turn };
+        match self
+            .session
+            .call(call, self.session.deadlines.interrupt)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(CallError::NotThatTurn { .. }) => Err(InterruptError::TurnEnded),
+            Err(CallError::Lost) => Err(InterruptError::Lost),
+            Err(error) => Err(InterruptError::NotTaken {
+                problem: error.to_string(),
+            }),
+        }
+    }
+
+    async fn past(&self, thread: NativeId, turns: u32) -> Result<Vec<ProviderEvent>, OpenError> {
+        let mut newest_first: Vec<Vec<ProviderEvent>> = Vec::new();
+        let mut cursor = None;
+        loop {
+            let missing = turns.saturating_sub(u32::try_from(newest_first.len()).unwrap_or(turns));
+            if missing == 0 {
+                break;
+            }
+            let call = Call::TurnsList {
+                thread: thread.clone(),
+                limit: missing.min(HISTORY_PAGE),
+                cursor: cursor.take(),
+            };
+            match self.session.call(call, self.session.deadlines.call).await {
+                Ok(Reply::Turns { turns, next }) => {
+                    // A page without turns could go on for ever.
+                    let last = turns.is_empty() || next.is_none();
+                    newest_first.extend(turns);
+                    if last {
+                        break;
+                    }
+                    cursor = next;
+                }
+                Ok(_) => break,
+                Err(error) => return Err(open_error(error, Some(&thread))),
+            }
+        }
+        newest_first.truncate(turns as usize);
+        Ok(newest_first.into_iter().rev().flatten().collect())
+    }
+}
+
+impl AgentRuntime for CodexRuntime {
+    fn capabilities(&self) -> Capabilities {
+        lock(&self.session.capabilities).clone()
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        (!self.session.process.has_exited()).then(|| self.session.process.id())
+    }
+
+    fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
+        Box::pin(self.open(open))
+    }
+
+    fn send_turn(&self, send: SendTurn) -> BoxFuture<'_, Result<TurnAccepted, SendError>> {
+        Box::pin(self.send(send))
+    }
+
+    fn respond(&self, response: Response) -> BoxFuture<'_, Result<AnswerDelivery, RespondError>> {
+        Box::pin(self.give(response))
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.session.stop())
+    }
+
+    fn signal(&self, signal: Escalation) -> std::io::Result<()> {
+        self.session.process.escalate(signal)
+    }
+
+    fn steering(&self) -> Option<&dyn Steering> {
+        self.offers(CapabilityFlag::ActiveSteering)
+            .then_some(self as &dyn Steering)
+    }
+
+    fn interrupting(&self) -> Option<&dyn Interrupting> {
+        self.offers(CapabilityFlag::Interrupt)
+            .then_some(self as &dyn Interrupting)
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        self.offers(CapabilityFlag::ReadThreadSnapshot)
+            .then_some(self as &dyn History)
+    }
+}
+
+impl CodexRuntime {
+    fn offers(&self, flag: CapabilityFlag) -> bool {
+        lock(&self.session.capabilities).value(flag) == CapabilityValue::Yes
+    }
+}
+
+impl Steering for CodexRuntime {
+    fn steer(&self, steer: Steer) -> BoxFuture<'_, Result<(), SteerError>> {
+        Box::pin(self.put_words(steer))
+    }
+}
+
+impl Interrupting for CodexRuntime {
+    fn interrupt(
+        &self,
+        thread: NativeId,
+        turn: NativeId,
+    ) -> BoxFuture<'_, Result<(), InterruptError>> {
+        Box::pin(self.stop_turn(thread, turn))
+    }
+}
+
+impl History for CodexRuntime {
+    fn read(
+        &self,
+        thread: NativeId,
+        turns: u32,
+    ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>> {
+        Box::pin(self.past(thread, turns))
+    }
+}
+
+fn open_error(error: CallError, thread: Option<&NativeId>) -> OpenError {
+    match (error, thread) {
+        (CallError::NoConversation { .. }, Some(thread)) => OpenError::NotFound {
+            thread: thread.clone(),
+        },
+        (CallError::Lost, _) => OpenError::Lost,
+        (error, Some(_)) => OpenError::Refused {
+            error: error.run_error(ErrorCode::Resume),
+        },
+        (error, None) => OpenError::Refused {
+            error: error.run_error(ErrorCode::Start),
+        },
+    }
+}
+
+/// Whether two paths name the same directory.
+fn same_place(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}

@@ -1,0 +1,340 @@
+//! Lines and JSON: bytes in any split become frames; what cannot be read becomes a bounded remark.
+//!
+//! Owns the line buffer and the limits. Knows JSON-RPC's outer shape only (codex leaves the `jsonrpc` key out and adds
+//! `emittedAtMs`), nothing of what methods mean.
+
+use serde_json::Value;
+
+/// Bytes of one line from codex; a longer one is skipped and reported.
+pub const FRAME_LIMIT: usize = 16 * 1024 * 1024;
+/// Bytes of a frame that are kept verbatim in an `Unknown` event.
+pub const RAW_LIMIT: usize = 4 * 1024;
+
+/// One line from codex.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Frame {
+    /// Something that happened.
+    Notification {
+        /// Its name.
+        method: String,
+        /// What it says; `Null` if it says nothing.
+        params: Value,
+    },
+    /// Something it asks of us. The id is codex's: it may be `0` and may equal one of ours.
+    Request {
+        /// As codex wrote it, a number or a string.
+        id: Value,
+        /// Its name.
+        method: String,
+        /// What it says.
+        params: Value,
+    },
+    /// The answer to a call of ours.
+    Response {
+        /// Our number; `None` if codex named none of ours.
+        id: Option<u64>,
+        /// What it says.
+        result: Result<Value, RpcError>,
+    },
+    /// A line that is no frame.
+    Unreadable {
+        /// Why, for a person.
+        problem: String,
+        /// Its beginning.
+        raw: String,
+    },
+    /// A line beyond [`FRAME_LIMIT`], of which only the beginning is known.
+    Oversized {
+        /// Its length in bytes.
+        bytes: u64,
+        /// Its beginning.
+        raw: String,
+    },
+}
+
+/// An error reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RpcError {
+    /// JSON-RPC's number; codex uses -32600 for nearly everything.
+    pub(crate) code: i64,
+    /// Codex' words.
+    pub(crate) message: String,
+}
+
+/// Cuts bytes into lines, holding at most [`FRAME_LIMIT`] of them.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    buffer: Vec<u8>,
+    /// Length of the line that is being skipped.
+    skipped: Option<u64>,
+    limit: usize,
+}
+
+impl Lines {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            buffer: Vec::new(),
+            skipped: None,
+            limit,
+        }
+    }
+
+    /// Takes bytes as they come and gives the frames that they complete.
+    pub(crate) fn push(&mut self, mut bytes: &[u8], out: &mut Vec<Frame>) {
+        while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+            self.add(&bytes[..end]);
+            self.end_line(out);
+            bytes = &bytes[end + 1..];
+        }
+        self.add(bytes);
+    }
+
+    /// The last line, if the stream ended without a line feed.
+    pub(crate) fn finish(&mut self, out: &mut Vec<Frame>) {
+        if !self.buffer.is_empty() || self.skipped.is_some() {
+            self.end_line(out);
+        }
+    }
+
+    /// Bytes held at the moment.
+    pub(crate) fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        if let Some(length) = &mut self.skipped {
+            *length += part.len() as u64;
+        } else if self.buffer.len() + part.len() > self.limit {
+            let length = (self.buffer.len() + part.len()) as u64;
+            let room = RAW_LIMIT.saturating_sub(self.buffer.len());
+            self.buffer.extend_from_slice(&part[..room.min(part.len())]);
+            self.buffer.truncate(RAW_LIMIT);
+            self.buffer.shrink_to(RAW_LIMIT);
+            self.skipped = Some(length);
+        } else {
+            self.buffer.extend_from_slice(part);
+        }
+    }
+
+    fn end_line(&mut self, out: &mut Vec<Frame>) {
+        let line = std::mem::take(&mut self.buffer);
+        if let Some(bytes) = self.skipped.take() {
+            out.push(Frame::Oversized {
+                bytes,
+                raw: cut(&String::from_utf8_lossy(&line), RAW_LIMIT),
+            });
+        } else if !line.iter().all(u8::is_ascii_whitespace) {
+            out.push(parse(&line));
+        }
+        // A usual frame is small: keep its buffer, but not one that a large frame has grown.
+        if line.capacity() <= 64 * 1024 {
+            self.buffer = line;
+            self.buffer.clear();
+        }
+    }
+}
+
+/// The first bytes of a text, cut at a character.
+pub(crate) fn cut(text: &str, limit: usize) -> String {
+    text[..text.floor_char_boundary(limit)].to_owned()
+}
+
+/// Reads one line.
+pub(crate) fn parse(line: &[u8]) -> Frame {
+    let text = String::from_utf8_lossy(line);
+    let value = serde_json::from_str::<Value>(&text).or_else(|error| {
+        // Only a half of a surrogate pair is mended; any other error stands.
+        match replace_lone_surrogates(&text) {
+            Some(mended) => serde_json::from_str(&mended),
+            None => Err(error),
+        }
+    });
+    let unreadable = |problem: String| Frame::Unreadable {
+        problem,
+        raw: cut(&text, RAW_LIMIT),
+    };
+    let mut object = match value {
+        Ok(Value::Object(object)) => object,
+        Ok(_) => return unreadable("not a JSON object".to_owned()),
+        Err(error) => return unreadable(format!("not JSON: {error}")),
+    };
+    let id = object.remove("id").filter(|id| !id.is_null());
+    let method = match object.remove("method") {
+        Some(Value::String(method)) => Some(method),
+        Some(_) => return unreadable("its method is not a text".to_owned()),
+        None => None,
+    };
+    match (method, id) {
+        (Some(method), Some(id)) if id.is_number() || id.is_string() => Frame::Request {
+            id,
+            method,
+            params: object.remove("params").unwrap_or(Value::Null),
+        },
+        (Some(_), Some(_)) => unreadable("its id is neither a number nor a text".to_owned()),
+        (Some(method), None) => Frame::Notification {
+            method,
+            params: object.remove("params").unwrap_or(Value::Null),
+        },
+        (None, id) => {
+            let id = id.and_then(|id| id.as_u64());
+            if let Some(error) = object.remove("error").filter(|error| !error.is_null()) {
+                return Frame::Response {
+                    id,
+                    result: Err(RpcError {
+                        code: error.get("code").and_then(Value::as_i64).unwrap_or(0),
+                        message: text_of(&error, "message").unwrap_or_else(|| error.to_string()),
+                    }),
+                };
+            }
+            match object.remove("result") {
+                Some(result) => Frame::Response {
+                    id,
+                    result: Ok(result),
+                },
+                None => unreadable("neither a method nor a result nor an error".to_owned()),
+            }
+        }
+    }
+}
+
+/// Replaces `\uD8xx` and `\uDCxx` that have no partner by `\uFFFD`; `None` if there are none.
+fn replace_lone_surrogates(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let unit = |at: usize| -> Option<u16> {
+        if bytes.get(at) == Some(&b'\\') && bytes.get(at + 1) == Some(&b'u') {
+            u16::from_str_radix(text.get(at + 2..at + 6)?, 16).ok()
+        } else {
+            None
+        }
+    };
+    let mut mended = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        match unit(at) {
+            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
+            Some(0xD800..=0xDFFF) => {
+                mended.push_str(&text[copied..at]);
+                mended.push_str("\\ufffd");
+                at += 6;
+                copied = at;
+            }
+            Some(_) => at += 6,
+            // An escaped backslash or any other escape: its second byte begins nothing.
+            None => at += 2,
+        }
+    }
+    if copied == 0 {
+        return None;
+    }
+    mended.push_str(&text[copied..]);
+    Some(mended)
+}
+
+/// A text field.
+pub(crate) fn text_of(value: &Value, key: &str) -> Option<String> {
+    value.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// A text field, empty if it is missing or no text.
+pub(crate) fn text_or_empty(value: &Value, key: &str) -> String {
+    text_of(value, key).unwrap_or_default()
+}
+
+/// The elements of a list field; none if it is missing or no list.
+pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value
+        .get(key)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The texts of a list field.
+pub(crate) fn texts(value: &Value, key: &str) -> Vec<String> {
+    list(value, key)
+        .iter()
+        .filter_map(|text| text.as_str().map(str::to_owned))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(parts: &[&[u8]]) -> Vec<Frame> {
+        let mut lines = Lines::new(FRAME_LIMIT);
+        let mut out = Vec::new();
+        for part in parts {
+            lines.push(part, &mut out);
+        }
+        lines.finish(&mut out);
+        out
+    }
+
+    #[test]
+    fn a_frame_split_anywhere_is_the_same_frame() {
+        let line = "{\"id\":0,\"method\":\"x\",\"params\":{\"t\":\"é\"}}\n".as_bytes();
+        let whole = frames(&[line]);
+        for at in 0..line.len() {
+            assert_eq!(frames(&[&line[..at], &line[at..]]), whole, "split at {at}");
+        }
+        assert!(matches!(&whole[..], [Frame::Request { id, .. }] if id == &serde_json::json!(0)));
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_is_skipped_with_its_length_and_the_next_is_read() {
+        let mut lines = Lines::new(10_000);
+        let mut out = Vec::new();
+        for _ in 0..1000 {
+            lines.push(&[b'x'; 100], &mut out);
+            assert!(lines.held() <= 10_000);
+        }
+        lines.push(b"\n{\"method\":\"m\"}\n", &mut out);
+        assert!(
+            matches!(&out[0], Frame::Oversized { bytes: 100_000, raw } if raw.len() == RAW_LIMIT)
+        );
+        assert!(matches!(&out[1], Frame::Notification { method, .. } if method == "m"));
+    }
+
+    #[test]
+    fn a_lone_surrogate_becomes_the_replacement_character_and_a_pair_stays() {
+        let Frame::Notification { params, .. } =
+            parse(br#"{"method":"m","params":{"t":"a\ud800b \uD83D\uDE00 \udc00 \\ud800"}}"#)
+        else {
+            panic!("not read");
+        };
+        assert_eq!(params["t"], "a\u{fffd}b 😀 \u{fffd} \\ud800");
+    }
+
+    #[test]
+    fn deep_nesting_huge_numbers_and_other_nonsense_are_unreadable_not_fatal() {
+        let deep = format!(
+            "{{\"method\":\"m\",\"params\":{}{}}}",
+            "[".repeat(10_000),
+            "]".repeat(10_000)
+        );
+        for line in [
+            deep.as_str(),
+            "{\"method\":\"m\",\"params\":1e999}",
+            "[1]",
+            "{}",
+            "{\"method\":5}",
+            "{\"method\":\"m\",\"id\":{}}",
+            "\u{0}",
+        ] {
+            assert!(
+                matches!(parse(line.as_bytes()), Frame::Unreadable { .. }),
+                "{}",
+                cut(line, 60)
+            );
+        }
+        assert!(matches!(
+            parse(b"{\"method\":\"m\xff\"}"),
+            Frame::Notification { method, .. } if method == "m\u{fffd}"
+        ));
+    }
+}

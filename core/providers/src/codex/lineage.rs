@@ -1,0 +1,225 @@
+//! Which conversation works for which, and which turn is going on: what codex tells only in passing.
+//!
+//! A subagent's conversation is never announced. It is seen first in an item of its parent, or in a `turn/started` whose
+//! `rootTurnId` is another conversation's turn. Every map is bounded: the oldest links are forgotten.
+
+use pilothouse_domain::{NativeId, provider_event::NativePlace};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Conversations, links and turns that are remembered, each.
+pub(crate) const REMEMBERED: usize = 4096;
+
+/// A map that forgets its oldest key.
+#[derive(Debug)]
+pub(crate) struct Bounded<V> {
+    map: BTreeMap<NativeId, V>,
+    order: VecDeque<NativeId>,
+    cap: usize,
+}
+
+impl<V> Bounded<V> {
+    pub(crate) fn new(cap: usize) -> Self {
+        Self {
+            map: BTreeMap::new(),
+            order: VecDeque::new(),
+            cap,
+        }
+    }
+
+    pub(crate) fn get(&self, key: &NativeId) -> Option<&V> {
+        self.map.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &NativeId) -> Option<&mut V> {
+        self.map.get_mut(key)
+    }
+
+    pub(crate) fn contains(&self, key: &NativeId) -> bool {
+        self.map.contains_key(key)
+    }
+
+    pub(crate) fn insert(&mut self, key: NativeId, value: V) {
+        if self.map.insert(key.clone(), value).is_none() {
+            self.order.push_back(key);
+            if self.order.len() > self.cap
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.map.remove(&oldest);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &NativeId) -> Option<V> {
+        let value = self.map.remove(key)?;
+        self.order.retain(|kept| kept != key);
+        Some(value)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+}
+
+/// A subagent's link.
+#[derive(Debug, Clone)]
+pub(crate) struct Child {
+    /// The conversation at the top.
+    pub(crate) root: NativeId,
+    /// Where its parent opened it.
+    pub(crate) parent: NativePlace,
+    /// Whether its end was not seen yet.
+    pub(crate) open: bool,
+}
+
+/// Links and running turns of one codex process.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    children: Bounded<Child>,
+    /// Turn to its conversation.
+    turns: Bounded<NativeId>,
+    /// Conversation to the turn that is going on.
+    active: Bounded<NativeId>,
+    /// Conversations that we opened.
+    opened: Bounded<()>,
+}
+
+impl Lineage {
+    pub(crate) fn new() -> Self {
+        Self {
+            children: Bounded::new(REMEMBERED),
+            turns: Bounded::new(REMEMBERED),
+            active: Bounded::new(REMEMBERED),
+            opened: Bounded::new(REMEMBERED),
+        }
+    }
+
+    /// Where something of that conversation and turn happened.
+    pub(crate) fn place(&self, thread: Option<NativeId>, turn: Option<NativeId>) -> NativePlace {
+        let root = thread
+            .as_ref()
+            .and_then(|thread| self.children.get(thread))
+            .map(|child| child.root.clone());
+        NativePlace { thread, root, turn }
+    }
+
+    /// Remembers a conversation of our own.
+    pub(crate) fn thread_opened(&mut self, thread: NativeId) {
+        self.opened.insert(thread, ());
+    }
+
+    /// A turn began. Gives the place of the parent if its conversation thereby turned out to be a subagent's.
+    pub(crate) fn turn_started(
+        &mut self,
+        thread: &NativeId,
+        turn: &NativeId,
+        root_turn: Option<&NativeId>,
+    ) -> Option<NativePlace> {
+        self.active.insert(thread.clone(), turn.clone());
+        self.turns.insert(turn.clone(), thread.clone());
+        if self.opened.contains(thread) {
+            return None;
+        }
+        let root_turn = root_turn.filter(|root| *root != turn)?;
+        let parent_thread = self.turns.get(root_turn)?.clone();
+        if parent_thread == *thread {
+            return None;
+        }
+        let known = self.children.get(thread).map(|child| child.parent.clone());
+        Some(known.unwrap_or_else(|| self.place(Some(parent_thread), Some(root_turn.clone()))))
+    }
+
+    /// Links a child. `false` if it is open already or cannot be one.
+    pub(crate) fn open_child(&mut self, child: &NativeId, parent: &NativePlace) -> bool {
+        let Some(root) = parent.home().cloned() else {
+            return false;
+        };
+        // An agent that names itself, or the root, as its child is not believed.
+        if *child == root || parent.thread.as_ref() == Some(child) || self.opened.contains(child) {
+            return false;
+        }
+        if let Some(known) = self.children.get_mut(child) {
+            let was_open = known.open;
+            known.open = true;
+            return !was_open;
+        }
+        self.children.insert(
+            child.clone(),
+            Child {
+                root,
+                parent: parent.clone(),
+                open: true,
+            },
+        );
+        true
+    }
+
+    /// A child ended: where it was opened, if it was open.
+    pub(crate) fn close_child(&mut self, child: &NativeId) -> Option<NativePlace> {
+        let known = self.children.get_mut(child).filter(|known| known.open)?;
+        known.open = false;
+        Some(known.parent.clone())
+    }
+
+    /// A turn ended.
+    pub(crate) fn turn_ended(&mut self, thread: &NativeId, turn: &NativeId) {
+        if self.active.get(thread) == Some(turn) {
+            self.active.remove(thread);
+        }
+    }
+
+    /// The turn that is going on in a conversation.
+    pub(crate) fn active_turn(&self, thread: &NativeId) -> Option<&NativeId> {
+        self.active.get(thread)
+    }
+
+    /// Whether this turn was seen before.
+    pub(crate) fn knows_turn(&self, turn: &NativeId) -> bool {
+        self.turns.contains(turn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> NativeId {
+        NativeId::from(text)
+    }
+
+    #[test]
+    fn a_grandchild_is_at_home_in_the_root_conversation() {
+        let mut lineage = Lineage::new();
+        lineage.thread_opened(id("root"));
+        assert_eq!(
+            lineage.turn_started(&id("root"), &id("t1"), Some(&id("t1"))),
+            None
+        );
+        let parent = lineage
+            .turn_started(&id("kid"), &id("t2"), Some(&id("t1")))
+            .unwrap();
+        assert!(lineage.open_child(&id("kid"), &parent));
+        let kid = lineage.place(Some(id("kid")), Some(id("t2")));
+        assert!(lineage.open_child(&id("grandkid"), &kid));
+        let place = lineage.place(Some(id("grandkid")), None);
+        assert_eq!(place.home(), Some(&id("root")));
+    }
+
+    #[test]
+    fn a_conversation_that_names_itself_as_its_child_is_not_believed() {
+        let mut lineage = Lineage::new();
+        lineage.thread_opened(id("root"));
+        let place = lineage.place(Some(id("root")), None);
+        assert!(!lineage.open_child(&id("root"), &place));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut lineage = Lineage::new();
+        for n in 0..3 * REMEMBERED {
+            lineage.turn_started(&id(&format!("c{n}")), &id(&format!("t{n}")), None);
+        }
+        assert_eq!(lineage.turns.len(), REMEMBERED);
+        assert_eq!(lineage.active.len(), REMEMBERED);
+    }
+}

@@ -1,0 +1,27 @@
+//! The codex family: `codex app-server` on stdio, one process per agent instance.
+//!
+//! [`Codec`] is sans-I/O: bytes in, events and frames out. [`CodexAdapter`] is the thin driver around it. What codex does is
+//! measured in `docs/agents-probes.md`; texts and shapes are pinned to [`profile::MEASURED_VERSION`].
+
+mod answers;
+mod codec;
+mod driver;
+mod elicitation;
+mod frames;
+mod items;
+mod lineage;
+mod notifications;
+mod options;
+mod outgoing;
+pub mod profile;
+mod replies;
+mod requests;
+mod runtime;
+
+pub use codec::{AnswerProblem, Codec, PENDING_REQUESTS, Received};
+pub use driver::{CodexAdapter, Deadlines};
+pub use frames::{FRAME_LIMIT, RAW_LIMIT};
+pub use notifications::{PASSED_OVER, Passed};
+pub use outgoing::Call;
+pub use profile::Permissions;
+pub use replies::{CallError, LoadedThread, Model, Reply};

@@ -1,0 +1,263 @@
+//! What we send: one typed call per method that is used.
+
+use super::profile::Permissions;
+use pilothouse_domain::NativeId;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// A call to codex.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// The handshake. `requestAttestation` is not announced, so codex never asks for one.
+    Initialize {
+        /// Our version.
+        version: String,
+    },
+    /// The models that can be chosen.
+    ModelList,
+    /// Whether a sign-in is there.
+    AccountRead,
+    /// Starts a conversation.
+    ThreadStart {
+        /// Where it works.
+        cwd: PathBuf,
+        /// The model, if not codex' own default.
+        model: Option<String>,
+        /// What it may do.
+        permissions: Permissions,
+    },
+    /// Loads a conversation. Everything is sent again: a new process forgets the sandbox (docs/agents-probes.md, section 2).
+    ThreadResume {
+        /// Which.
+        thread: NativeId,
+        /// Where it works.
+        cwd: PathBuf,
+        /// The model, if not codex' own default.
+        model: Option<String>,
+        /// What it may do.
+        permissions: Permissions,
+    },
+    /// A conversation's status.
+    ThreadRead {
+        /// Which.
+        thread: NativeId,
+    },
+    /// The last turns with their items, newest first.
+    TurnsList {
+        /// Of which conversation.
+        thread: NativeId,
+        /// At most so many.
+        limit: u32,
+        /// Where the page before ended.
+        cursor: Option<String>,
+    },
+    /// The items of a turn, oldest first.
+    ItemsList {
+        /// Of which conversation.
+        thread: NativeId,
+        /// Of which turn; all if `None`.
+        turn: Option<NativeId>,
+        /// At most so many.
+        limit: u32,
+        /// Where the page before ended.
+        cursor: Option<String>,
+    },
+    /// Starts a turn. On a busy conversation codex steers instead.
+    TurnStart {
+        /// In which conversation.
+        thread: NativeId,
+        /// Our message's id; codex keeps it as `clientId`.
+        client_id: String,
+        /// What is said.
+        text: String,
+        /// Where it works from now on, if codex resumed it elsewhere.
+        cwd: Option<PathBuf>,
+        /// The model, if chosen.
+        model: Option<String>,
+        /// The effort, if chosen.
+        effort: Option<String>,
+        /// What it may do.
+        permissions: Permissions,
+    },
+    /// Puts words into a running turn.
+    TurnSteer {
+        /// In which conversation.
+        thread: NativeId,
+        /// Into which turn, and no other.
+        turn: NativeId,
+        /// Our message's id.
+        client_id: String,
+        /// What is said.
+        text: String,
+    },
+    /// Stops a running turn.
+    TurnInterrupt {
+        /// In which conversation.
+        thread: NativeId,
+        /// Which turn, and no other.
+        turn: NativeId,
+    },
+    /// A call made elsewhere, whose answer is only passed over (replay of recordings).
+    Foreign {
+        /// Its name.
+        method: String,
+    },
+}
+
+impl Call {
+    /// Its name.
+    pub fn method(&self) -> &str {
+        match self {
+            Self::Initialize { .. } => "initialize",
+            Self::ModelList => "model/list",
+            Self::AccountRead => "account/read",
+            Self::ThreadStart { .. } => "thread/start",
+            Self::ThreadResume { .. } => "thread/resume",
+            Self::ThreadRead { .. } => "thread/read",
+            Self::TurnsList { .. } => "thread/turns/list",
+            Self::ItemsList { .. } => "thread/items/list",
+            Self::TurnStart { .. } => "turn/start",
+            Self::TurnSteer { .. } => "turn/steer",
+            Self::TurnInterrupt { .. } => "turn/interrupt",
+            Self::Foreign { method } => method,
+        }
+    }
+
+    /// Its parameters.
+    pub(crate) fn params(&self) -> Value {
+        match self {
+            Self::Initialize { version } => json!({
+                "clientInfo": {"name": "pilothouse", "title": "Pilothouse", "version": version},
+                "capabilities": {"experimentalApi": true, "requestAttestation": false},
+            }),
+            Self::ModelList | Self::AccountRead | Self::Foreign { .. } => json!({}),
+            Self::ThreadStart {
+                cwd,
+                model,
+                permissions,
+            } => with_model(
+                json!({
+                    "cwd": cwd,
+                    "approvalPolicy": permissions.policy(),
+                    "approvalsReviewer": "user",
+                    "sandbox": permissions.sandbox(),
+                }),
+                model,
+            ),
+            Self::ThreadResume {
+                thread,
+                cwd,
+                model,
+                permissions,
+            } => with_model(
+                json!({
+                    "threadId": thread,
+                    "cwd": cwd,
+                    "approvalPolicy": permissions.policy(),
+                    "approvalsReviewer": "user",
+                    "sandbox": permissions.sandbox(),
+                    "excludeTurns": true,
+                }),
+                model,
+            ),
+            Self::ThreadRead { thread } => json!({"threadId": thread, "includeTurns": false}),
+            Self::TurnsList {
+                thread,
+                limit,
+                cursor,
+            } => json!({
+                "threadId": thread,
+                "limit": limit,
+                "cursor": cursor,
+                "sortDirection": "desc",
+                "itemsView": "full",
+            }),
+            Self::ItemsList {
+                thread,
+                turn,
+                limit,
+                cursor,
+            } => json!({
+                "threadId": thread,
+                "turnId": turn,
+                "limit": limit,
+                "cursor": cursor,
+                "sortDirection": "asc",
+            }),
+            Self::TurnStart {
+                thread,
+                client_id,
+                text,
+                cwd,
+                model,
+                effort,
+                permissions,
+            } => {
+                let mut params = with_model(
+                    json!({
+                        "threadId": thread,
+                        "clientUserMessageId": client_id,
+                        "input": [{"type": "text", "text": text, "text_elements": []}],
+                        "approvalPolicy": permissions.policy(),
+                        "approvalsReviewer": "user",
+                        "sandboxPolicy": permissions.sandbox_policy(),
+                    }),
+                    model,
+                );
+                if let Some(effort) = effort {
+                    params["effort"] = json!(effort);
+                }
+                if let Some(cwd) = cwd {
+                    params["cwd"] = json!(cwd);
+                }
+                params
+            }
+            Self::TurnSteer {
+                thread,
+                turn,
+                client_id,
+                text,
+            } => json!({
+                "threadId": thread,
+                "expectedTurnId": turn,
+                "clientUserMessageId": client_id,
+                "input": [{"type": "text", "text": text, "text_elements": []}],
+            }),
+            Self::TurnInterrupt { thread, turn } => json!({"threadId": thread, "turnId": turn}),
+        }
+    }
+}
+
+fn with_model(mut params: Value, model: &Option<String>) -> Value {
+    if let Some(model) = model {
+        params["model"] = json!(model);
+    }
+    params
+}
+
+/// A line for codex: one JSON object and a line feed.
+pub(crate) fn line(frame: &Value) -> Vec<u8> {
+    let mut bytes = frame.to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// The line of a call.
+pub(crate) fn call_line(id: u64, call: &Call) -> Vec<u8> {
+    line(&json!({"id": id, "method": call.method(), "params": call.params()}))
+}
+
+/// The line of the notification that ends the handshake.
+pub(crate) fn initialized_line() -> Vec<u8> {
+    line(&json!({"method": "initialized"}))
+}
+
+/// The line of an answer to a request of codex; the id goes back exactly as it came.
+pub(crate) fn result_line(id: &Value, result: &Value) -> Vec<u8> {
+    line(&json!({"id": id, "result": result}))
+}
+
+/// The line of a refusal of a request of codex.
+pub(crate) fn error_line(id: &Value, code: i64, message: &str) -> Vec<u8> {
+    line(&json!({"id": id, "error": {"code": code, "message": message}}))
+}

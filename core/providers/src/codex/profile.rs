@@ -1,0 +1,149 @@
+//! What codex can do as measured, and how our modes are said in its words (docs/agents-probes.md).
+
+use pilothouse_domain::{
+    Capabilities, CapabilityFlag, CapabilityValue, Mode,
+    capability::{Detail, Fact, Source, Strength},
+};
+use serde_json::{Value, json};
+
+/// The version on which everything here was measured.
+pub const MEASURED_VERSION: &str = "0.171.0";
+/// When.
+pub const MEASURED_AT: &str = "2026-11-30";
+
+/// What a conversation may do without asking, in codex' words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permissions {
+    mode: Mode,
+}
+
+impl From<Mode> for Permissions {
+    fn from(mode: Mode) -> Self {
+        Self { mode }
+    }
+}
+
+impl Permissions {
+    /// `approvalPolicy`. Only `untrusted` asks before every command and every patch.
+    pub fn policy(self) -> &'static str {
+        match self.mode {
+            Mode::Ask => "untrusted",
+            Mode::AutoEdit => "on-request",
+            Mode::ReadOnly | Mode::FullAccess => "never",
+        }
+    }
+
+    /// `sandbox` of `thread/start` and `thread/resume`.
+    pub fn sandbox(self) -> &'static str {
+        match self.mode {
+            Mode::ReadOnly => "read-only",
+            Mode::Ask | Mode::AutoEdit => "workspace-write",
+            Mode::FullAccess => "danger-full-access",
+        }
+    }
+
+    /// The sandbox's type as codex reports it.
+    pub fn sandbox_type(self) -> &'static str {
+        match self.mode {
+            Mode::ReadOnly => "readOnly",
+            Mode::Ask | Mode::AutoEdit => "workspaceWrite",
+            Mode::FullAccess => "dangerFullAccess",
+        }
+    }
+
+    /// `sandboxPolicy` of `turn/start`, which has another shape.
+    pub fn sandbox_policy(self) -> Value {
+        match self.mode {
+            Mode::ReadOnly => json!({"type": "readOnly", "networkAccess": false}),
+            Mode::Ask | Mode::AutoEdit => json!({
+                "type": "workspaceWrite",
+                "writableRoots": [],
+                "networkAccess": false,
+                "excludeTmpdirEnvVar": false,
+                "excludeSlashTmp": false,
+            }),
+            Mode::FullAccess => json!({"type": "dangerFullAccess"}),
+        }
+    }
+}
+
+/// The measured capabilities, from `profile.json`.
+pub fn capabilities() -> Capabilities {
+    let table: Value = serde_json::from_str(include_str!("profile.json")).unwrap_or_default();
+    let mut known = Capabilities {
+        version: 1,
+        ..Capabilities::default()
+    };
+    for &flag in CapabilityFlag::ALL {
+        let entry = &table["facts"][flag.name()];
+        let (value, detail) = match entry.as_str() {
+            Some("yes") => (CapabilityValue::Yes, None),
+            Some("no") => (CapabilityValue::No, None),
+            Some("strong") => (
+                CapabilityValue::Yes,
+                Some(Detail::Strength(Strength::Strong)),
+            ),
+            Some("client_loss_only") => (
+                CapabilityValue::No,
+                Some(Detail::Survives {
+                    client_loss: true,
+                    runtime_loss: false,
+                }),
+            ),
+            _ => continue,
+        };
+        known.learn(
+            flag,
+            Fact {
+                value,
+                detail,
+                source: Source::Profile,
+                version: MEASURED_VERSION.to_owned(),
+                observed_at: MEASURED_AT.to_owned(),
+            },
+        );
+    }
+    known
+}
+
+/// A fact that a running codex showed by itself.
+pub(crate) fn handshake_fact(value: CapabilityValue, version: &str) -> Fact {
+    Fact {
+        value,
+        detail: None,
+        source: Source::Handshake,
+        version: version.to_owned(),
+        observed_at: MEASURED_AT.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_of_the_profile_names_a_known_flag_and_a_known_value() {
+        let table: Value = serde_json::from_str(include_str!("profile.json")).unwrap();
+        let facts = table["facts"].as_object().unwrap();
+        assert_eq!(capabilities().facts.len(), facts.len());
+        assert_eq!(table["version"], MEASURED_VERSION);
+        assert_eq!(table["observed_at"], MEASURED_AT);
+    }
+
+    #[test]
+    fn asking_is_said_in_the_only_words_under_which_codex_asks_for_everything() {
+        let ask = Permissions::from(Mode::default());
+        assert_eq!(
+            (ask.policy(), ask.sandbox()),
+            ("untrusted", "workspace-write")
+        );
+    }
+
+    #[test]
+    fn only_full_access_lifts_the_sandbox() {
+        for mode in Mode::ALL {
+            let full = Permissions::from(mode).sandbox() == "danger-full-access";
+            assert_eq!(full, mode == Mode::FullAccess);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Answers to our calls, typed. The texts of errors are those of codex 0.171.0: nothing but the text tells them apart.
+
+use super::{
+    frames::{RpcError, cut, list, text_of},
+    items,
+    lineage::Lineage,
+    outgoing::Call,
+};
+use pilothouse_domain::{
+    ItemStatus, NativeId, ProviderEvent, ProviderEventKind,
+    provider::TurnStatus,
+    run::{ErrorCode, RunError},
+};
+use serde_json::Value;
+
+/// What a call gave.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// The handshake was taken.
+    Initialized {
+        /// Codex' version, e.g. `0.171.0`.
+        version: String,
+    },
+    /// The models there are.
+    Models(Vec<Model>),
+    /// Whether codex can talk to its model's service: signed in, or no sign-in needed. Nothing of the account is kept.
+    Account {
+        /// Whether it can.
+        ready: bool,
+    },
+    /// A conversation is loaded.
+    Thread(LoadedThread),
+    /// A turn was started, or, on a busy conversation, was going on.
+    Turn {
+        /// Which.
+        turn: NativeId,
+        /// Whether it had been seen before the call was written: then codex has steered.
+        known_before: bool,
+    },
+    /// A page of turns, newest first, each as events in their order.
+    Turns {
+        /// One element per turn.
+        turns: Vec<Vec<ProviderEvent>>,
+        /// Where the next page begins.
+        next: Option<String>,
+    },
+    /// Taken.
+    Done,
+}
+
+/// A model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    /// As it goes into `turn/start`.
+    pub id: String,
+    /// For a person.
+    pub name: String,
+    /// Efforts it takes.
+    pub efforts: Vec<String>,
+    /// Whether it is codex' default.
+    pub is_default: bool,
+}
+
+/// A conversation as codex says it loaded it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadedThread {
+    /// Its id.
+    pub thread: NativeId,
+    /// The approval policy in force, as JSON text.
+    pub policy: String,
+    /// The sandbox in force, its type.
+    pub sandbox: String,
+    /// Who reviews approvals.
+    pub reviewer: String,
+    /// Where it works.
+    pub cwd: String,
+    /// The model in force.
+    pub model: String,
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The conversation is not there, or holds nothing.
+    #[error("codex has no such conversation: {message}")]
+    NoConversation {
+        /// Codex' words.
+        message: String,
+    },
+    /// No turn, or another one, is going on.
+    #[error("that turn is not going on: {message}")]
+    NotThatTurn {
+        /// Codex' words.
+        message: String,
+    },
+    /// Codex refused.
+    #[error("codex refused: {message}")]
+    Refused {
+        /// Its words.
+        message: String,
+    },
+    /// The answer could not be read.
+    #[error("codex' answer to {method} could not be read")]
+    Unreadable {
+        /// The call's name.
+        method: String,
+    },
+    /// No answer came in time.
+    #[error("codex did not answer {method} within {seconds} s")]
+    Timeout {
+        /// The call's name.
+        method: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The process ended first.
+    #[error("codex' process ended before it answered")]
+    Lost,
+}
+
+impl CallError {
+    /// As the error of a run.
+    pub fn run_error(&self, code: ErrorCode) -> RunError {
+        RunError {
+            code,
+            message: self.to_string(),
+        }
+    }
+}
+
+/// Sorts an error by its text.
+pub(crate) fn call_error(error: RpcError) -> CallError {
+    let message = cut(&error.message, 1024);
+    let text = error.message.as_str();
+    if text.starts_with("no active turn") || text.starts_with("expected active turn id") {
+        CallError::NotThatTurn { message }
+    } else if text.contains("no rollout found for thread id")
+        || text.starts_with("thread not found")
+        || text.starts_with("thread not loaded")
+        || (text.contains("rollout at") && text.contains("is empty"))
+    {
+        CallError::NoConversation { message }
+    } else {
+        CallError::Refused { message }
+    }
+}
+
+/// Reads the result of a call.
+pub(crate) fn read(
+    call: &Call,
+    result: &Value,
+    lineage: &Lineage,
+    known_before: impl Fn(&NativeId) -> bool,
+) -> Result<Reply, CallError> {
+    let unreadable = || CallError::Unreadable {
+        method: call.method().to_owned(),
+    };
+    match call {
+        Call::Initialize { .. } => {
+            let agent = text_of(result, "userAgent").ok_or_else(unreadable)?;
+            // `name/0.171.0 (Debian …) …`
+            let version = agent
+                .split_once('/')
+                .and_then(|(_, rest)| rest.split_whitespace().next())
+                .unwrap_or("unknown");
+            Ok(Reply::Initialized {
+                version: cut(version, 64),
+            })
+        }
+        Call::ModelList => Ok(Reply::Models(
+            list(result, "data").iter().filter_map(model).collect(),
+        )),
+        Call::AccountRead => Ok(Reply::Account {
+            ready: result
+                .get("account")
+                .is_some_and(|account| !account.is_null())
+                || result.get("requiresOpenaiAuth") == Some(&Value::Bool(false)),
+        }),
+        Call::ThreadStart { .. } | Call::ThreadResume { .. } => {
+            let thread = result
+                .get("thread")
+                .and_then(|thread| text_of(thread, "id"))
+                .ok_or_else(unreadable)?;
+            Ok(Reply::Thread(LoadedThread {
+                thread: NativeId(thread),
+                policy: match result.get("approvalPolicy") {
+                    Some(Value::String(word)) => word.clone(),
+                    Some(other) => other.to_string(),
+                    None => String::new(),
+                },
+                sandbox: result
+                    .get("sandbox")
+                    .and_then(|sandbox| text_of(sandbox, "type"))
+                    .unwrap_or_default(),
+                reviewer: text_of(result, "approvalsReviewer").unwrap_or_default(),
+                cwd: text_of(result, "cwd").unwrap_or_default(),
+                model: text_of(result, "model").unwrap_or_default(),
+            }))
+        }
+        Call::TurnStart { .. } => {
+            let turn = result
+                .get("turn")
+                .and_then(|turn| text_of(turn, "id"))
+                .map(NativeId)
+                .ok_or_else(unreadable)?;
+            let known_before = known_before(&turn);
+            Ok(Reply::Turn { turn, known_before })
+        }
+        Call::TurnsList { thread, .. } => Ok(Reply::Turns {
+            turns: list(result, "data")
+                .iter()
+                .map(|turn| turn_events(thread, turn, lineage))
+                .collect(),
+            next: text_of(result, "nextCursor"),
+        }),
+        Call::ThreadRead { .. }
+        | Call::ItemsList { .. }
+        | Call::TurnSteer { .. }
+        | Call::TurnInterrupt { .. }
+        | Call::Foreign { .. } => Ok(Reply::Done),
+    }
+}
+
+fn model(model: &Value) -> Option<Model> {
+    let id = text_of(model, "id")?;
+    Some(Model {
+        name: text_of(model, "displayName").unwrap_or_else(|| id.clone()),
+        efforts: list(model, "supportedReasoningEfforts")
+            .iter()
+            .filter_map(|effort| text_of(effort, "reasoningEffort"))
+            .collect(),
+        is_default: model.get("isDefault") == Some(&Value::Bool(true)),
+        id,
+    })
+}
+
+/// A turn of history as the events that ingest takes as an upsert.
+fn turn_events(thread: &NativeId, turn: &Value, lineage: &Lineage) -> Vec<ProviderEvent> {
+    let Some(id) = text_of(turn, "id").map(NativeId) else {
+        return Vec::new();
+    };
+    let place = lineage.place(Some(thread.clone()), Some(id));
+    let mut events = Vec::new();
+    let mut push = |kind| {
+        events.push(ProviderEvent {
+            place: place.clone(),
+            kind,
+        });
+    };
+    push(ProviderEventKind::TurnStarted);
+    let ended = past_end(turn);
+    for item in list(turn, "items") {
+        let Some(id) = text_of(item, "id").map(NativeId) else {
+            continue;
+        };
+        let content = items::content(item);
+        let client_id = text_of(item, "clientId");
+        match (items::ended_as(item), &ended) {
+            (None, None) => push(ProviderEventKind::ItemOpened {
+                item: id,
+                content,
+                client_id,
+            }),
+            (status, _) => push(ProviderEventKind::ItemClosed {
+                item: id,
+                status: status.unwrap_or(ItemStatus::Unfinished),
+                content,
+                client_id,
+            }),
+        }
+    }
+    if let Some((status, error)) = ended {
+        push(ProviderEventKind::TurnEnded { status, error });
+    }
+    events
+}
+
+/// How a turn ended, as `turn/completed` or history says it; `None` while it goes on.
+pub(crate) fn turn_end(turn: &Value) -> Option<(TurnStatus, Option<RunError>)> {
+    let error = turn
+        .get("error")
+        .filter(|error| !error.is_null())
+        .map(items::run_error);
+    match turn.get("status").and_then(Value::as_str)? {
+        "completed" => Some((TurnStatus::Completed, None)),
+        "failed" => Some((TurnStatus::Failed, error)),
+        "interrupted" => Some((TurnStatus::Interrupted, error)),
+        _ => None,
+    }
+}
+
+/// In history only the missing `completedAt` tells a turn that died with its process from one that a person stopped
+/// (docs/agents-probes.md, section 5).
+fn past_end(turn: &Value) -> Option<(TurnStatus, Option<RunError>)> {
+    let (status, error) = turn_end(turn)?;
+    let cut_off =
+        status == TurnStatus::Interrupted && turn.get("completedAt").is_none_or(Value::is_null);
+    let error = error.or_else(|| {
+        cut_off.then(|| RunError {
+            code: ErrorCode::RuntimeLost,
+            message: "codex' process ended during the turn".to_owned(),
+        })
+    });
+    Some((status, error))
+}

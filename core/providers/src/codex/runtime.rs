@@ -1,0 +1,376 @@
+//! One running codex: its pipes, the calls that wait, the answers that are to be confirmed.
+
+use super::{
+    codec::{Codec, Received},
+    driver::Deadlines,
+    outgoing::Call,
+    replies::{CallError, Reply},
+};
+use crate::{
+    contract::{EventSender, RuntimeEvents},
+    process::{BoundProcess, Exit},
+};
+use pilothouse_domain::{
+    Capabilities, Incarnation, NativeId, ProviderEvent, ProviderEventKind,
+    provider_event::NativePlace, request::LostReason,
+};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    process::{ChildStdin, ChildStdout},
+    sync::{mpsc, oneshot, watch},
+};
+
+/// Lines that may wait to be written.
+const WRITE_QUEUE: usize = 1024;
+/// Bytes read at a time.
+const READ: usize = 64 * 1024;
+/// Unreadable lines in a row after which it is no codex that speaks.
+pub(crate) const UNREADABLE_LIMIT: u32 = 1000;
+/// Events that are held back until the handshake is over.
+const HELD_EVENTS: usize = 4096;
+/// Bytes of stderr in an error or an end.
+pub(crate) const STDERR_SHOWN: usize = 2 * 1024;
+/// How long output may still be read after the process has ended: a grandchild can hold the pipe open.
+const AFTER_EXIT: Duration = Duration::from_millis(500);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Line {
+    bytes: Vec<u8>,
+    written: Option<oneshot::Sender<()>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// The process has ended: nothing more is answered.
+    closed: bool,
+    calls: BTreeMap<u64, oneshot::Sender<Result<Reply, CallError>>>,
+    /// Answers given and not confirmed yet, by request.
+    answers: BTreeMap<NativeId, oneshot::Sender<()>>,
+}
+
+/// What is known of a loaded conversation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Loaded {
+    /// Where it should work, if codex resumed it elsewhere.
+    pub(crate) cwd: Option<PathBuf>,
+    /// Taken while a turn is being started, so that two cannot start at once.
+    pub(crate) starting: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// A running codex, shared by the contract's side and the tasks of its pipes.
+pub(crate) struct Session {
+    pub(crate) process: BoundProcess,
+    pub(crate) codec: Mutex<Codec>,
+    pub(crate) capabilities: Mutex<Capabilities>,
+    pub(crate) threads: Mutex<BTreeMap<NativeId, Loaded>>,
+    pub(crate) deadlines: Deadlines,
+    incarnation: Incarnation,
+    waiting: Mutex<Waiting>,
+    writer: mpsc::Sender<Line>,
+    closing: watch::Sender<bool>,
+}
+
+impl Session {
+    /// Starts the tasks of the pipes. Events are held back until `ready` brings the first ones; if it is dropped, none is sent.
+    pub(crate) fn start(
+        process: BoundProcess,
+        pipes: crate::process::Pipes,
+        incarnation: Incarnation,
+        deadlines: Deadlines,
+        events: EventSender,
+        ready: oneshot::Receiver<Vec<ProviderEvent>>,
+    ) -> Arc<Self> {
+        let (writer, lines) = mpsc::channel(WRITE_QUEUE);
+        let session = Arc::new(Self {
+            process,
+            codec: Mutex::new(Codec::new()),
+            capabilities: Mutex::new(super::profile::capabilities()),
+            threads: Mutex::new(BTreeMap::new()),
+            deadlines,
+            incarnation,
+            waiting: Mutex::new(Waiting::default()),
+            writer,
+            closing: watch::Sender::new(false),
+        });
+        tokio::spawn(write_lines(pipes.stdin, lines, session.closing.subscribe()));
+        let outlet = Outlet {
+            session: Arc::clone(&session),
+            events,
+            held: Some(Vec::new()),
+        };
+        tokio::spawn(outlet.run(pipes.stdout, ready));
+        session
+    }
+
+    /// Which life of the process it is.
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Makes a call and waits for its answer, at most `deadline`.
+    pub(crate) async fn call(&self, call: Call, deadline: Duration) -> Result<Reply, CallError> {
+        let method = call.method().to_owned();
+        let (answer, reply) = oneshot::channel();
+        let (id, bytes) = lock(&self.codec).call(call);
+        {
+            let mut waiting = lock(&self.waiting);
+            if waiting.closed {
+                return Err(CallError::Lost);
+            }
+            waiting.calls.insert(id, answer);
+        }
+        let answered = async {
+            self.write(bytes).await.map_err(|()| CallError::Lost)?;
+            reply.await.unwrap_or(Err(CallError::Lost))
+        };
+        match tokio::time::timeout(deadline, answered).await {
+            Ok(reply) => reply,
+            Err(_) => {
+                lock(&self.codec).forget(id);
+                lock(&self.waiting).calls.remove(&id);
+                Err(CallError::Timeout {
+                    method,
+                    seconds: deadline.as_secs(),
+                })
+            }
+        }
+    }
+
+    /// Writes a line and waits until the pipe has it.
+    pub(crate) async fn write(&self, bytes: Vec<u8>) -> Result<(), ()> {
+        let (written, done) = oneshot::channel();
+        let line = Line {
+            bytes,
+            written: Some(written),
+        };
+        self.writer.send(line).await.map_err(|_| ())?;
+        done.await.map_err(|_| ())
+    }
+
+    /// Registers that the answer to a request is to be confirmed; `None` if the process has ended.
+    pub(crate) fn await_resolution(&self, request: &NativeId) -> Option<oneshot::Receiver<()>> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.closed {
+            return None;
+        }
+        let (resolved, confirmation) = oneshot::channel();
+        waiting.answers.insert(request.clone(), resolved);
+        Some(confirmation)
+    }
+
+    /// Closes codex' input, which ends it.
+    pub(crate) fn close_input(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Ends the process.
+    pub(crate) async fn stop(&self) {
+        self.close_input();
+        self.process.stop(self.deadlines.stop).await;
+    }
+}
+
+/// The writer's task: it owns codex' input.
+async fn write_lines(
+    mut stdin: ChildStdin,
+    mut lines: mpsc::Receiver<Line>,
+    mut closing: watch::Receiver<bool>,
+) {
+    loop {
+        let line = tokio::select! {
+            // A line that codex does not take must not keep the input open.
+            _ = closing.wait_for(|closing| *closing) => return,
+            line = lines.recv() => line,
+        };
+        let Some(line) = line else { return };
+        let outcome = tokio::select! {
+            _ = closing.wait_for(|closing| *closing) => return,
+            outcome = async { stdin.write_all(&line.bytes).await?; stdin.flush().await } => outcome,
+        };
+        match (outcome, line.written) {
+            (Ok(()), Some(written)) => drop(written.send(())),
+            (Ok(()), None) => {}
+            // The end of the process tells everyone who waits.
+            (Err(_), _) => return,
+        }
+    }
+}
+
+/// The reader's task: it owns codex' output and the event channel.
+struct Outlet {
+    session: Arc<Session>,
+    events: EventSender,
+    /// Events from before the end of the handshake.
+    held: Option<Vec<ProviderEvent>>,
+}
+
+impl Outlet {
+    async fn run(
+        mut self,
+        mut stdout: ChildStdout,
+        mut ready: oneshot::Receiver<Vec<ProviderEvent>>,
+    ) {
+        let session = Arc::clone(&self.session);
+        let mut buffer = vec![0; READ];
+        let mut exit = None;
+        let mut refused = false;
+        let mut broken = false;
+        let grace = tokio::time::sleep(Duration::MAX);
+        tokio::pin!(grace);
+        loop {
+            tokio::select! {
+                first = &mut ready, if self.held.is_some() && !refused => match first {
+                    Ok(mut first) => {
+                        first.extend(self.held.take().unwrap_or_default());
+                        self.send(first).await;
+                    }
+                    Err(_) => refused = true,
+                },
+                ended = session.process.exited(), if exit.is_none() => {
+                    exit = Some(ended);
+                    grace.as_mut().reset(tokio::time::Instant::now() + AFTER_EXIT);
+                }
+                () = &mut grace, if exit.is_some() => break,
+                read = stdout.read(&mut buffer) => match read {
+                    Ok(length @ 1..) => {
+                        let (received, unreadable) = {
+                            let mut codec = lock(&session.codec);
+                            (codec.receive(&buffer[..length]), codec.unreadable_in_a_row())
+                        };
+                        self.dispatch(received).await;
+                        if unreadable >= UNREADABLE_LIMIT {
+                            broken = true;
+                            break;
+                        }
+                    }
+                    Ok(0) | Err(_) => break,
+                },
+            }
+        }
+        let exit = match exit {
+            Some(exit) => exit,
+            // It speaks no more, or nothing that is codex: it is of no use, and is ended.
+            None => {
+                session.stop().await;
+                session.process.exited().await
+            }
+        };
+        let rest = lock(&session.codec).finish();
+        self.dispatch(rest).await;
+        {
+            let mut waiting = lock(&session.waiting);
+            waiting.closed = true;
+            // Dropping the senders tells everyone who waits.
+            waiting.calls.clear();
+            waiting.answers.clear();
+        }
+        session.close_input();
+        if self.held.is_some()
+            && !refused
+            && let Ok(mut first) = ready.await
+        {
+            // It ended between the end of its handshake and the first events.
+            first.extend(self.held.take().unwrap_or_default());
+            self.send(first).await;
+        }
+        if self.held.is_none() {
+            let end = self.end(exit, broken).await;
+            self.send(vec![end]).await;
+        }
+    }
+
+    async fn end(&self, exit: Exit, broken: bool) -> ProviderEvent {
+        let stderr = self.session.process.stderr();
+        stderr.finished(AFTER_EXIT).await;
+        let (reason, what) = if broken {
+            (
+                LostReason::ProtocolError,
+                format!("{UNREADABLE_LIMIT} unreadable lines in a row; it was ended"),
+            )
+        } else {
+            (LostReason::AgentExited, format!("codex ended: {exit}"))
+        };
+        let wrote = stderr.tail(STDERR_SHOWN);
+        let detail = if wrote.is_empty() {
+            what
+        } else {
+            format!("{what}; it wrote: {wrote}")
+        };
+        ProviderEvent {
+            place: NativePlace::default(),
+            kind: ProviderEventKind::SessionEnded { reason, detail },
+        }
+    }
+
+    /// Replies go before events: who waits for one may be the reader of the events.
+    async fn dispatch(&mut self, received: Vec<Received>) {
+        let mut events = Vec::new();
+        for one in received {
+            match one {
+                Received::Reply { call, reply } => {
+                    if let Some(waiter) = lock(&self.session.waiting).calls.remove(&call) {
+                        let _ = waiter.send(reply);
+                    }
+                }
+                Received::Send(bytes) => {
+                    let line = Line {
+                        bytes,
+                        written: None,
+                    };
+                    // Waiting here while codex does not read its input could block both sides for ever.
+                    if self.session.writer.try_send(line).is_err() {
+                        tracing::warn!("codex does not read its input; a refusal was dropped");
+                    }
+                }
+                Received::Event(mut event) => {
+                    self.redact(&mut event.kind);
+                    if let ProviderEventKind::RequestClosed { request, .. } = &event.kind
+                        && let Some(waiter) = lock(&self.session.waiting).answers.remove(request)
+                    {
+                        let _ = waiter.send(());
+                    }
+                    events.push(event);
+                }
+            }
+        }
+        if events.is_empty() {
+            return;
+        }
+        match &mut self.held {
+            Some(held) => {
+                let room = HELD_EVENTS.saturating_sub(held.len());
+                held.extend(events.into_iter().take(room));
+            }
+            None => self.send(events).await,
+        }
+    }
+
+    fn redact(&self, kind: &mut ProviderEventKind) {
+        let text = match kind {
+            ProviderEventKind::Diagnostic { message } => message,
+            ProviderEventKind::Unknown { raw, .. } => raw,
+            _ => return,
+        };
+        *text = self.session.process.stderr().redact(text);
+    }
+
+    /// Waits for room. Where nobody listens any more, output is read on and thrown away.
+    async fn send(&self, events: Vec<ProviderEvent>) {
+        let _ = self
+            .events
+            .send(RuntimeEvents {
+                incarnation: self.session.incarnation,
+                events,
+            })
+            .await;
+    }
+}

@@ -1,0 +1,65 @@
+//! What the host's hidden `agent-exec` does between the host and an agent.
+
+use rustix::process::{Signal, getpgid, getpid, getppid, set_parent_process_death_signal, setpgid};
+use std::{convert::Infallible, ffi::OsString, io, os::unix::process::CommandExt as _};
+
+/// Why the agent was not executed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// No command.
+    #[error("no command is given after `--`")]
+    NoCommand,
+    /// The host ended while its agent was being started.
+    #[error("the host (process {expected}) is gone; the agent is not started")]
+    ParentGone {
+        /// The host's process id.
+        expected: u32,
+    },
+    /// A call of the system failed.
+    #[error("cannot {what}: {problem}")]
+    System {
+        /// What was to be done.
+        what: &'static str,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// The program is not there or may not be run.
+    #[error("cannot run `{program}`: {problem}")]
+    Exec {
+        /// The program.
+        program: String,
+        /// What the system says.
+        problem: io::Error,
+    },
+}
+
+/// Becomes the program in `argv`, in a process group of its own that gets SIGKILL when the thread that spawned it ends.
+/// `parent` is the host's process id, which the host puts on the command line.
+///
+/// # Errors
+/// Returns only if the program could not be executed.
+pub fn exec_supervised(parent: u32, argv: &[OsString]) -> Result<Infallible, ExecError> {
+    let (program, arguments) = argv.split_first().ok_or(ExecError::NoCommand)?;
+    let system = |what: &'static str| {
+        move |errno: rustix::io::Errno| ExecError::System {
+            what,
+            problem: errno.into(),
+        }
+    };
+    if getpgid(None).map_err(system("read the process group"))? != getpid() {
+        setpgid(None, None).map_err(system("make a process group"))?;
+    }
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(system("ask for the death signal"))?;
+    // After the call above: a host that ended before it would never be noticed.
+    let is_parent =
+        getppid().is_some_and(|actual| actual.as_raw_nonzero().get().unsigned_abs() == parent);
+    if !is_parent {
+        return Err(ExecError::ParentGone { expected: parent });
+    }
+    let problem = std::process::Command::new(program).args(arguments).exec();
+    Err(ExecError::Exec {
+        program: program.to_string_lossy().into_owned(),
+        problem,
+    })
+}

@@ -1,0 +1,10 @@
+//! The adapters against what agents really do: recordings, the real program, and programs that misbehave.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+mod real;
+mod support;
