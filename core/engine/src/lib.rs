@@ -1,2 +1,56 @@
-//! pilothouse-engine (being written).
+//! The embeddable core of a device: what a person holds in the hand, without its screen.
+//!
+//! **Owns** a device's replica of its hosts (list of threads, open requests, opened threads), the outbox with its rules
+//! of sending, the links, predictions, and the views that a screen observes. **Must not know** agents and their
+//! protocols, how a host decides beyond calling the orchestrator's `decide`, or anything of a user interface.
+//!
+//! Data passes through it so: a program [submits](Core::submit) a command; it is predicted over what is held, saved
+//! with one fsync and sent in order. What hosts say comes over their links to the core's one thread, is applied to the
+//! replica by the orchestrator's `apply` and `project`, and then shown: the delivery thread asks each
+//! [observation](Core::observe)'s view what changed and gives its [`Sink`] one [`Batch`].
+//!
+//! Invariants:
+//! - one thread writes the replica and hears the links, so text, entries and outcomes keep their order;
+//! - `submit` never waits for a network or a disk; nothing goes out before it is marked as handed over;
+//! - after a reconnect outcomes are asked first, and only what the host never took is sent again, under its id;
+//! - a request is never shown as answered before the host said so, nor approvable unless its text fits its hash;
+//! - sinks are foreign code: only the delivery thread calls them, a panic closes one observation and nothing else;
+//! - one process at a time holds the links of a data directory; others read it and add to its outbox.
 #![forbid(unsafe_code)]
+
+mod actor;
+mod api;
+mod batch;
+mod core;
+mod delivery;
+mod diff;
+mod error;
+mod hosts;
+mod incoming;
+mod live;
+mod outbox;
+mod pair;
+mod platform;
+mod predict;
+mod query;
+mod rows;
+mod shared;
+mod ticket;
+mod views;
+
+pub use crate::core::{Core, Observation};
+pub use api::{
+    CoreConfig, Environment, LogLevel, Network, NewCommand, Page, Platform, Prediction, Query,
+    QueryResult, RequestPage, Scope, Sink, TicketOutcome,
+};
+pub use batch::{AppendText, Batch, ListBatch, ListOp, TimelineBatch};
+pub use error::{CoreError, PairError, QueryError, SubmitError};
+pub use pilothouse_orchestrator::{Affordances, Offer, Unavailable};
+pub use pilothouse_wire::identity::{DeviceKey, DeviceKeyError, P256PublicKey};
+pub use platform::SystemPlatform;
+pub use rows::{
+    ActiveRow, AgentRow, ChangeRow, DeliveryRow, DeliveryState, HostRow, InboxRow, InboxState,
+    LinkState, QueueRow, RequestOutline, RowContent, RowText, SubjectRow, ThreadHeader, ThreadRow,
+    TimelineRow,
+};
+pub use ticket::Ticket;

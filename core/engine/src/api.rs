@@ -1,0 +1,278 @@
+//! The words in which a program speaks with a core.
+
+use crate::{
+    batch::Batch,
+    error::QueryError,
+    rows::{DeliveryRow, TimelineRow},
+};
+use pilothouse_domain::{
+    BlobHash, CommandBody, CommandId, ContentHash, Cursor, Digest, HostId, Position, Refusal,
+    RequestId, RequestStatus, RuntimeRequest, ThreadId, command::Notice,
+};
+use pilothouse_orchestrator::Decision;
+use pilothouse_wire::identity::{DeviceKey, DeviceKeyError};
+use std::{path::PathBuf, sync::Arc};
+
+/// Where a core keeps its data and what it calls itself.
+#[derive(Debug, Clone)]
+pub struct CoreConfig {
+    /// Directory of the replica; made if it is not there. Several processes may share it: one of them at a time holds
+    /// the links to the hosts, the others read and append to the outbox.
+    pub data_dir: PathBuf,
+    /// What hosts show of this device, at most 80 characters.
+    pub device_name: String,
+    /// What it runs on: `linux-cli`, `android`, `jvm` …
+    pub platform: String,
+}
+
+/// How loud a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the usual ones")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// What the core needs of the platform it runs on. Every call may come from any of its threads.
+pub trait Platform: Send + Sync {
+    /// This device's key, the same at every call. Asked for at the first connection, never while opening.
+    ///
+    /// # Errors
+    /// The key's store does not give it.
+    fn device_key(&self) -> Result<Arc<dyn DeviceKey>, DeviceKeyError>;
+    /// The clock, Unix ms.
+    fn now_ms(&self) -> u64;
+    /// Fills a buffer with random bytes fit for secrets.
+    fn random(&self, buffer: &mut [u8]);
+    /// Takes a log line; never holds text of a conversation, nor a secret.
+    fn log(&self, level: LogLevel, target: &str, message: &str);
+}
+
+/// Asks for something of a host; the engine gives it an id and an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCommand {
+    /// The host.
+    pub host: HostId,
+    /// The thread; `None` for `thread.create`, which makes its own.
+    pub thread: Option<ThreadId>,
+    /// What is asked.
+    pub body: CommandBody,
+}
+
+/// What a command will most likely lead to: the output of the host's own `decide`, over what this device holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prediction {
+    /// It will be taken, with these facts.
+    Events(Box<Decision>),
+    /// It is saved; what comes of it cannot be said here (the thread is not held, or the host decides by other rules).
+    SavedOnly,
+    /// It will be refused unless something changes. It is saved and sent all the same: the host has the last word.
+    Refused(Refusal),
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TicketOutcome {
+    /// The host took it.
+    Accepted {
+        /// The log's place right after it.
+        cursor: Cursor,
+        /// What its person should know.
+        notice: Option<Notice>,
+    },
+    /// The host did not take it.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+    },
+    /// It waited too long in the outbox and was never sent.
+    Expired,
+    /// It is not sent by itself any more.
+    Parked {
+        /// Why, with a next step.
+        reason: String,
+    },
+}
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Paired hosts and how their links stand.
+    Hosts,
+    /// All threads of all hosts, the one that changed last first.
+    Threads,
+    /// One thread.
+    Timeline {
+        /// Its host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
+        /// How many of the newest items are shown, at least 1; it grows with new ones until twice as many are shown.
+        tail: u32,
+    },
+    /// What waits for a person, over all hosts, the one that waits longest first.
+    Inbox,
+    /// What is in the outbox, in order.
+    Delivery,
+}
+
+/// Takes batches. Called from the core's delivery thread only, one call at a time.
+///
+/// A sink that panics is closed, with a log line; others are not touched. A slow one gets fewer, larger batches.
+pub trait Sink: Send + Sync {
+    /// Takes one batch. The first one is a reset.
+    fn on_batch(&self, batch: Batch);
+}
+
+impl<F: Fn(Batch) + Send + Sync> Sink for F {
+    fn on_batch(&self, batch: Batch) {
+        self(batch);
+    }
+}
+
+/// Asks for something once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Query {
+    /// Items before a place, newest page first. From what is held, else from the host.
+    OlderItems {
+        /// The host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
+        /// The place; its item is not included.
+        before: Position,
+        /// Bytes of rows, about; at least one item is given if there is one.
+        max_bytes: u32,
+    },
+    /// A request, open or closed, as far as it is held.
+    Request {
+        /// The host.
+        host: HostId,
+        /// The thread; `None` looks in the inbox only.
+        thread: Option<ThreadId>,
+        /// The request.
+        request: RequestId,
+    },
+    /// A part of a stored text, from the host.
+    Body {
+        /// The host.
+        host: HostId,
+        /// Its address.
+        hash: BlobHash,
+        /// First byte.
+        offset: u64,
+        /// Bytes, at most 256 KiB.
+        len: u32,
+    },
+    /// The digest of a thread's state as it is held, and where.
+    Digest {
+        /// The host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// What came of a command of this device, as far as it is still known.
+    Outcome {
+        /// The command.
+        command: CommandId,
+    },
+}
+
+/// The answer to a [`Query`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Page {
+    /// Older items, oldest first.
+    Items {
+        /// The items.
+        rows: Vec<TimelineRow>,
+        /// Whether still older ones exist.
+        older: bool,
+    },
+    /// A request.
+    Request(Box<RequestPage>),
+    /// A part of a text.
+    Body {
+        /// First byte.
+        offset: u64,
+        /// Bytes of the whole.
+        total: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// A digest and its place.
+    Digest {
+        /// The digest.
+        digest: Digest,
+        /// The place.
+        cursor: Cursor,
+    },
+    /// What came of a command.
+    Outcome {
+        /// Its place in the outbox, while it is there.
+        delivery: Option<DeliveryRow>,
+        /// What came of it.
+        outcome: Option<TicketOutcome>,
+    },
+}
+
+/// A request with where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestPage {
+    /// As the host keeps it.
+    pub request: RuntimeRequest,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Whether its text is proven to be what an answer is for.
+    pub verified: bool,
+    /// This device's own hash of its text.
+    pub computed_hash: ContentHash,
+    /// This device's answer that is on its way.
+    pub sending: Option<CommandId>,
+}
+
+impl RequestPage {
+    /// Where it stands.
+    pub fn status(&self) -> &RequestStatus {
+        &self.request.status
+    }
+}
+
+/// What the core may count on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Environment {
+    /// Whether its program is on a screen.
+    pub foreground: bool,
+    /// The network.
+    pub network: Network,
+    /// The request that is on the screen right now.
+    pub visible_request: Option<RequestId>,
+}
+
+impl Default for Environment {
+    fn default() -> Self {
+        Self {
+            foreground: true,
+            network: Network::Unknown,
+            visible_request: None,
+        }
+    }
+}
+
+/// Kinds of network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Network {
+    /// Not known: tries are made.
+    #[default]
+    Unknown,
+    /// There is none.
+    None,
+    /// One that costs.
+    Metered,
+    /// One that does not.
+    Unmetered,
+}
+
+/// What [`Query`] gives.
+pub type QueryResult = Result<Page, QueryError>;

@@ -1,0 +1,656 @@
+//! What a host says: applied to the replica in one transaction each, then shown.
+
+use crate::{
+    actor::Actor, api::LogLevel, delivery::lock, error::QueryError, hosts::Following,
+    live::LiveBuffer, shared::Shows,
+};
+use pilothouse_domain::{
+    Cursor, Entry, Event, HostId, ItemStatus, LoggedEvent, Outcome, Refusal, ThreadId, ThreadState,
+    feed::{FeedCursor, FeedUpdate, GapReason, Subscribed},
+    row::{LiveText, OpenItem, Snapshot},
+};
+use pilothouse_orchestrator::{apply, apply_entry, project};
+use pilothouse_store::{Durability, ParkReason, ReplicaTx, StoreError};
+use pilothouse_wire::{
+    link::{LinkEvent, LinkSender},
+    message::{
+        ByeReason, DeviceMessage, ErrorAbout, ErrorCode, HostMessage, QueryAnswer, SubId, Welcome,
+        WireError,
+    },
+};
+use std::collections::BTreeSet;
+
+/// Bytes of rows asked for with a snapshot: what a screen shows first.
+const TAIL_BYTES: u32 = 50 * 1024;
+
+impl Actor {
+    /// A link has said something.
+    pub(crate) fn heard(&mut self, host: HostId, event: LinkEvent) {
+        match event {
+            LinkEvent::Up { welcome, sender } => self.welcomed(host, &welcome, sender),
+            LinkEvent::Message(message) => self.told(host, message),
+            LinkEvent::Down(problem) => {
+                self.shared.log(
+                    LogLevel::Info,
+                    "link",
+                    &format!("host {} is gone: {problem}", crate::hosts::short(host)),
+                );
+                self.lost(host);
+            }
+            LinkEvent::Stopped(reason) => {
+                self.lost(host);
+                if reason == ByeReason::Revoked {
+                    self.revoked(host);
+                }
+            }
+        }
+    }
+
+    fn welcomed(&mut self, host: HostId, welcome: &Welcome, sender: LinkSender) {
+        if welcome.host_id != host {
+            self.shared.log(
+                LogLevel::Error,
+                "link",
+                "a host with the right key gave itself another id; it is not listened to",
+            );
+            return;
+        }
+        let now = self.shared.platform.now_ms();
+        let known = self.store.transaction(
+            |tx| {
+                if let Some(mut row) = tx.host(host)? {
+                    row.name.clone_from(&welcome.host_name);
+                    row.scopes.clone_from(&welcome.scopes);
+                    row.device = welcome.device_id;
+                    row.last_seen_ms = Some(now);
+                    tx.put_host(&row)?;
+                }
+                tx.put_policy(host, &welcome.policy)?;
+                tx.feed_cursor(host)
+            },
+            Durability::Lazy,
+        );
+        let Some(known) = self.note("noting a host", known) else {
+            return;
+        };
+        let fresh = known == FeedCursor::default();
+        let same_epoch = known.epoch == welcome.epoch;
+        let Some(link) = self.hosts.get_mut(&host) else {
+            return;
+        };
+        link.connected(self.runtime.handle(), sender);
+        link.restored |= !fresh && !same_epoch;
+        if let Some(up) = &mut link.up {
+            up.feed = up.new_sub();
+            up.send(DeviceMessage::SubscribeFeed {
+                sub: up.feed,
+                cursor: (!fresh).then_some(known),
+            });
+        }
+        let same_decide = welcome.decide_version == pilothouse_domain::state::DECIDE_VERSION;
+        if let Some(live) = lock(&self.shared.live).hosts.get_mut(&host) {
+            live.same_decide = same_decide;
+        }
+        let threads: Vec<ThreadId> = self
+            .observed
+            .keys()
+            .filter(|(h, _)| *h == host)
+            .map(|(_, thread)| *thread)
+            .collect();
+        for thread in threads {
+            self.follow(host, thread);
+        }
+        self.show_hosts();
+        self.pump(host);
+    }
+
+    /// The connection has ended: nothing shown is current any more.
+    fn lost(&mut self, host: HostId) {
+        if let Some(link) = self.hosts.get_mut(&host) {
+            link.down();
+        }
+        let now = self.shared.platform.now_ms();
+        let noted = self
+            .store
+            .transaction(|tx| tx.host_seen(host, now), Durability::Lazy);
+        self.note("noting a host", noted);
+        let mut stale = Vec::new();
+        {
+            let mut live = lock(&self.shared.live);
+            for ((of, thread), held) in &mut live.threads {
+                if *of == host && held.synchronised {
+                    held.synchronised = false;
+                    stale.push(*thread);
+                }
+            }
+        }
+        for thread in stale {
+            self.show_timeline(host, thread, true);
+        }
+        self.show_hosts();
+    }
+
+    fn revoked(&mut self, host: HostId) {
+        let parked = self.store.transaction(
+            |tx| {
+                if let Some(mut row) = tx.host(host)? {
+                    row.revoked = true;
+                    tx.put_host(&row)?;
+                }
+                let waiting = tx.pending(host)?;
+                tx.park_all(host, ParkReason::DeviceRevoked)?;
+                Ok::<_, StoreError>(waiting)
+            },
+            Durability::Synced,
+        );
+        if let Some(waiting) = self.note("noting that this device was revoked", parked) {
+            for entry in waiting {
+                self.resolve(
+                    entry.command.id,
+                    crate::api::TicketOutcome::Parked {
+                        reason: crate::shared::parked_words(ParkReason::DeviceRevoked),
+                    },
+                );
+                self.show_outbox(host, entry.command.thread, true);
+            }
+        }
+        self.hosts.remove(&host);
+        lock(&self.shared.live).hosts.remove(&host);
+        self.show_hosts();
+        self.shared.changed(Shows::Delivery, true);
+    }
+
+    fn told(&mut self, host: HostId, message: HostMessage) {
+        match message {
+            HostMessage::Feed { sub, update } => {
+                let ours = self
+                    .hosts
+                    .get(&host)
+                    .and_then(|link| link.up.as_ref())
+                    .is_some_and(|up| up.feed == sub);
+                if ours {
+                    self.feed(host, &update);
+                }
+            }
+            HostMessage::Subscribed {
+                sub,
+                thread,
+                answer,
+            } => self.subscribed(host, sub, thread, *answer),
+            HostMessage::Entries { sub, entries } => self.entries(host, sub, &entries),
+            HostMessage::OpenItems { sub, items, .. } => {
+                if let Some(thread) = self.thread_of(host, sub) {
+                    self.open_items(host, thread, &items, false);
+                }
+            }
+            HostMessage::Live { thread, live } => self.live_text(host, thread, &live),
+            HostMessage::Outcome {
+                command_id,
+                outcome,
+            } => self.outcome(host, command_id, outcome),
+            HostMessage::Result { id, answer } => {
+                let reply = self
+                    .hosts
+                    .get_mut(&host)
+                    .and_then(|link| link.up.as_mut())
+                    .and_then(|up| up.answered(id));
+                if let Some(reply) = reply {
+                    reply(match answer {
+                        QueryAnswer::Result(result) => Ok(result),
+                        QueryAnswer::Error(error) => Err(QueryError::NotFound {
+                            what: error.message,
+                        }),
+                    });
+                }
+            }
+            HostMessage::Error(error) => self.complaint(host, &error),
+            // Those that open or end a connection are the link's.
+            HostMessage::Welcome(_)
+            | HostMessage::Paired(_)
+            | HostMessage::Pong { .. }
+            | HostMessage::Bye { .. } => {}
+        }
+    }
+
+    fn thread_of(&self, host: HostId, sub: SubId) -> Option<ThreadId> {
+        self.hosts.get(&host)?.up.as_ref()?.thread_of(sub)
+    }
+
+    fn complaint(&mut self, host: HostId, error: &WireError) {
+        self.shared.log(
+            LogLevel::Warn,
+            "link",
+            &format!("the host says: {}; {}", error.message, error.next_step),
+        );
+        match error.about {
+            ErrorAbout::Sub { sub } => {
+                // A thread that the host does not have yet is followed as soon as its line comes.
+                if let Some(thread) = self.thread_of(host, sub)
+                    && let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut())
+                {
+                    up.following.remove(&thread);
+                }
+            }
+            ErrorAbout::Command { id } => {
+                let refusal = match error.code {
+                    ErrorCode::Failed | ErrorCode::TooMuch => Refusal::Busy {
+                        what: error.message.clone(),
+                    },
+                    ErrorCode::Forbidden => Refusal::Forbidden {
+                        scope: pilothouse_domain::Scope::Operate,
+                    },
+                    _ => Refusal::Invalid {
+                        field: "command".to_owned(),
+                        problem: error.message.clone(),
+                    },
+                };
+                self.outcome(host, id, Some(Outcome::Refused { refusal }));
+            }
+            ErrorAbout::Query { id } => {
+                let reply = self
+                    .hosts
+                    .get_mut(&host)
+                    .and_then(|link| link.up.as_mut())
+                    .and_then(|up| up.answered(id));
+                if let Some(reply) = reply {
+                    reply(Err(QueryError::NotFound {
+                        what: error.message.clone(),
+                    }));
+                }
+            }
+            ErrorAbout::Message { .. } | ErrorAbout::Connection => {}
+        }
+    }
+
+    /// Begins to follow an observed thread, if its host is connected.
+    pub(crate) fn follow(&mut self, host: HostId, thread: ThreadId) {
+        let at = self.store.state(thread);
+        let Some(at) = self.note("reading a state", at) else {
+            return;
+        };
+        let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) else {
+            return;
+        };
+        if up.following.contains_key(&thread) {
+            return;
+        }
+        let at = at
+            .filter(|(held_by, snapshot)| {
+                *held_by == host
+                    && snapshot.state.version == pilothouse_domain::state::STATE_VERSION
+            })
+            .map(|(_, snapshot)| (snapshot.state, snapshot.cursor));
+        let sub = up.new_sub();
+        up.send(DeviceMessage::Subscribe {
+            sub,
+            thread,
+            cursor: at.as_ref().map(|(_, cursor)| *cursor),
+            tail_bytes: TAIL_BYTES,
+        });
+        up.following.insert(
+            thread,
+            Following {
+                sub,
+                at,
+                high_water: None,
+            },
+        );
+    }
+
+    /// Nobody observes the thread any more.
+    pub(crate) fn unfollow(&mut self, host: HostId, thread: ThreadId) {
+        if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut())
+            && let Some(following) = up.following.remove(&thread)
+        {
+            up.send(DeviceMessage::Unsubscribe { sub: following.sub });
+        }
+        lock(&self.shared.live).threads.remove(&(host, thread));
+        self.forget_taken(host, thread);
+    }
+
+    /// Subscribes again from nothing: what came does not fit what is held.
+    fn follow_anew(&mut self, host: HostId, thread: ThreadId, why: &str) {
+        self.shared.log(
+            LogLevel::Warn,
+            "link",
+            &format!("a thread is fetched anew: {why}"),
+        );
+        let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) else {
+            return;
+        };
+        if let Some(following) = up.following.remove(&thread) {
+            up.send(DeviceMessage::Unsubscribe { sub: following.sub });
+        }
+        let sub = up.new_sub();
+        up.send(DeviceMessage::Subscribe {
+            sub,
+            thread,
+            cursor: None,
+            tail_bytes: TAIL_BYTES,
+        });
+        up.following.insert(
+            thread,
+            Following {
+                sub,
+                at: None,
+                high_water: None,
+            },
+        );
+    }
+
+    fn subscribed(&mut self, host: HostId, sub: SubId, thread: ThreadId, answer: Subscribed) {
+        if self.thread_of(host, sub) != Some(thread) {
+            return;
+        }
+        let reset = answer.gap.is_some();
+        if answer.gap == Some(GapReason::Ahead)
+            && let Some(link) = self.hosts.get_mut(&host)
+        {
+            link.restored = true;
+        }
+        let mut at = None;
+        if reset {
+            let Some(snapshot) = answer.snapshot else {
+                self.shared
+                    .log(LogLevel::Error, "link", "a gap came without a snapshot");
+                return;
+            };
+            let kept = self.store.transaction(
+                |tx| tx.reset_thread(host, &snapshot, &answer.rows, &answer.open_items),
+                Durability::Lazy,
+            );
+            if self.note("keeping a thread", kept).is_none() {
+                return;
+            }
+            at = Some((snapshot.state, snapshot.cursor));
+        }
+        if let Some(following) = self.following(host, thread) {
+            if reset {
+                following.at = at;
+            }
+            following.high_water = Some(answer.high_water);
+        }
+        if reset {
+            lock(&self.shared.live).thread(host, thread).generation += 1;
+        }
+        self.open_items(host, thread, &answer.open_items, true);
+        self.caught_up(host, thread);
+        self.forget_taken(host, thread);
+        self.show_timeline(host, thread, true);
+    }
+
+    fn following(&mut self, host: HostId, thread: ThreadId) -> Option<&mut Following> {
+        self.hosts
+            .get_mut(&host)?
+            .up
+            .as_mut()?
+            .following
+            .get_mut(&thread)
+    }
+
+    /// Texts of open items as the host has them; `all` if there are no others.
+    fn open_items(&mut self, host: HostId, thread: ThreadId, items: &[OpenItem], all: bool) {
+        {
+            let mut live = lock(&self.shared.live);
+            let held = live.thread(host, thread);
+            if all {
+                held.texts.clear();
+            }
+            for item in items {
+                held.texts
+                    .insert(item.item, LiveBuffer::new(item.from, &item.text));
+            }
+        }
+        self.shared.changed(Shows::Timeline(host, thread), false);
+    }
+
+    fn live_text(&mut self, host: HostId, thread: ThreadId, text: &LiveText) {
+        if self.following(host, thread).is_none() {
+            return;
+        }
+        let changed = lock(&self.shared.live).thread(host, thread).push(text);
+        if changed {
+            self.shared.changed(Shows::Timeline(host, thread), false);
+        }
+    }
+
+    /// Says that a thread is current once everything up to the host's answer has come.
+    fn caught_up(&mut self, host: HostId, thread: ThreadId) {
+        let Some(following) = self.following(host, thread) else {
+            return;
+        };
+        let seq = following.at.as_ref().map_or(0, |(_, cursor)| cursor.seq);
+        let reached = following
+            .high_water
+            .is_some_and(|high_water| seq >= high_water.seq);
+        lock(&self.shared.live).thread(host, thread).synchronised = reached;
+    }
+
+    fn entries(&mut self, host: HostId, sub: SubId, entries: &[Entry]) {
+        let Some(thread) = self.thread_of(host, sub) else {
+            return;
+        };
+        let Some(following) = self.following(host, thread) else {
+            return;
+        };
+        let (mut state, mut cursor) = following
+            .at
+            .take()
+            .unwrap_or_else(|| (ThreadState::empty(thread), Cursor::default()));
+        let mut fresh = Vec::new();
+        let mut gap = None;
+        for entry in entries {
+            let expected = fresh
+                .last()
+                .map_or(cursor.seq, |last: &&Entry| last.seq)
+                .saturating_add(1);
+            if entry.seq < expected && (cursor.seq == 0 || entry.epoch == cursor.epoch) {
+                continue;
+            }
+            if entry.seq != expected || (cursor.seq > 0 && entry.epoch != cursor.epoch) {
+                gap = Some(format!("entry {expected} was expected, {} came", entry.seq));
+                break;
+            }
+            fresh.push(entry);
+        }
+        let applied = self.store.transaction(
+            |tx| apply_all(tx, host, &mut state, &mut cursor, &fresh),
+            Durability::Lazy,
+        );
+        if self.note("keeping entries", applied).is_none() {
+            self.follow_anew(host, thread, "its entries could not be kept");
+            return;
+        }
+        if let Some(following) = self.following(host, thread) {
+            following.at = Some((state, cursor));
+        }
+        let mut at_once = false;
+        {
+            let mut live = lock(&self.shared.live);
+            let held = live.thread(host, thread);
+            for event in fresh.iter().flat_map(|entry| &entry.events) {
+                let LoggedEvent::Known(event) = event else {
+                    continue;
+                };
+                at_once |= is_urgent(event);
+                if let Event::ItemClosed { item, .. } = &**event {
+                    held.texts.remove(item);
+                }
+            }
+        }
+        self.caught_up(host, thread);
+        self.forget_taken(host, thread);
+        self.show_timeline(host, thread, at_once);
+        if let Some(why) = gap {
+            self.follow_anew(host, thread, &why);
+        }
+    }
+
+    fn feed(&mut self, host: HostId, update: &FeedUpdate) {
+        let ended = self
+            .store
+            .transaction(|tx| keep_feed(tx, host, update), Durability::Lazy);
+        let Some(FeedKept { urgent, inbox }) = self.note("keeping the feed", ended) else {
+            return;
+        };
+        if !update.more
+            && let Some(up) = self.hosts.get(&host).and_then(|link| link.up.as_ref())
+        {
+            up.sender.mark_synchronised();
+        }
+        let threads: Vec<ThreadId> = update
+            .threads
+            .iter()
+            .map(|thread| thread.summary.thread)
+            .collect();
+        for thread in threads {
+            if self.observed.contains_key(&(host, thread)) {
+                self.follow(host, thread);
+            }
+            self.forget_taken(host, thread);
+        }
+        self.shared.changed(Shows::Threads, urgent || inbox);
+        if inbox || update.reset {
+            self.shared.changed(Shows::Inbox, true);
+        } else {
+            // A line's title stands in its requests' rows.
+            self.shared.changed(Shows::Inbox, false);
+        }
+        self.shared.changed(Shows::Hosts, inbox);
+    }
+}
+
+/// Applies entries to state and rows, in the transaction that moves the cursor.
+fn apply_all(
+    tx: &ReplicaTx<'_>,
+    host: HostId,
+    state: &mut ThreadState,
+    cursor: &mut Cursor,
+    entries: &[&Entry],
+) -> Result<(), StoreError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    if cursor.seq == 0 {
+        // The first entries of a thread that was never opened: make its place before its rows.
+        tx.put_state(
+            host,
+            &Snapshot {
+                state: state.clone(),
+                cursor: *cursor,
+            },
+        )?;
+    }
+    let mut rows = tx.rows(state.thread)?;
+    for entry in entries {
+        if entry
+            .events
+            .iter()
+            .all(|event| matches!(event, LoggedEvent::Known(_)))
+        {
+            for event in &entry.events {
+                let LoggedEvent::Known(event) = event else {
+                    continue;
+                };
+                project(&mut rows, state, entry.host_time_ms, event);
+                apply(state, event);
+                if let Event::ItemClosed { item, .. } = &**event {
+                    tx.clear_open_text(*item)?;
+                }
+            }
+        } else {
+            // Rows of what is known; the state by the one function that knows what to do with the rest.
+            let mut before = state.clone();
+            for event in &entry.events {
+                if let LoggedEvent::Known(event) = event {
+                    project(&mut rows, &before, entry.host_time_ms, event);
+                    apply(&mut before, event);
+                }
+            }
+            apply_entry(state, entry);
+        }
+        *cursor = entry.cursor();
+    }
+    tx.put_state(
+        host,
+        &Snapshot {
+            state: state.clone(),
+            cursor: *cursor,
+        },
+    )
+}
+
+struct FeedKept {
+    /// A run ended.
+    urgent: bool,
+    /// What waits for a person has changed.
+    inbox: bool,
+}
+
+fn keep_feed(
+    tx: &ReplicaTx<'_>,
+    host: HostId,
+    update: &FeedUpdate,
+) -> Result<FeedKept, StoreError> {
+    let mut kept = FeedKept {
+        urgent: false,
+        inbox: update.reset,
+    };
+    if update.reset {
+        tx.clear_feed(host)?;
+    }
+    let held: Vec<_> = tx
+        .inbox()?
+        .into_iter()
+        .filter(|(of, _)| *of == host)
+        .map(|(_, entry)| entry)
+        .collect();
+    for thread in &update.removed {
+        tx.remove_summary(host, *thread)?;
+        tx.forget_thread(*thread)?;
+        for entry in held.iter().filter(|entry| entry.thread == *thread) {
+            tx.remove_request(host, entry.request.id)?;
+            kept.inbox = true;
+        }
+    }
+    for thread in &update.threads {
+        let id = thread.summary.thread;
+        let before = tx.summary(host, id)?;
+        kept.urgent |= before.is_some_and(|before| before.last_run != thread.summary.last_run);
+        tx.put_summary(host, &thread.summary)?;
+        let open: BTreeSet<_> = thread.requests.iter().map(|request| request.id).collect();
+        for entry in held.iter().filter(|entry| entry.thread == id) {
+            if !open.contains(&entry.request.id) {
+                tx.remove_request(host, entry.request.id)?;
+                kept.inbox = true;
+            }
+        }
+        for request in &thread.requests {
+            let same = held.iter().any(|entry| *entry.request == *request);
+            if !same {
+                tx.put_request(host, id, request)?;
+                kept.inbox = true;
+            }
+        }
+    }
+    if !update.more {
+        tx.put_feed_cursor(host, update.cursor)?;
+    }
+    Ok(kept)
+}
+
+/// What a person waits for, or an end: shown without waiting for the next frame.
+fn is_urgent(event: &Event) -> bool {
+    match event {
+        Event::RequestOpened { .. }
+        | Event::RequestChanged { .. }
+        | Event::RequestAnswering { .. }
+        | Event::RequestClosed { .. }
+        | Event::RunEnded { .. }
+        | Event::RunStarted { .. }
+        | Event::InterruptRequested { .. }
+        | Event::NoticeRaised { .. } => true,
+        Event::ItemClosed { status, .. } => *status == ItemStatus::Failed,
+        _ => false,
+    }
+}

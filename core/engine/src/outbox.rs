@@ -1,0 +1,313 @@
+//! The rules of sending: in order per line, marked before the bytes go out, never twice without asking.
+//!
+//! A *line* is this device's commands on one thread. At most one command of a line is on its way at a time. After a
+//! reconnect the outcome of everything that was ever handed over is asked; only what the host says it never took is
+//! sent again, under the same id. A transient refusal stops its line for a while; a final one parks what builds on it.
+
+use crate::{
+    actor::{Actor, outcome_of},
+    delivery::lock,
+    live::Taken,
+    shared::refusal_words,
+};
+use pilothouse_domain::{
+    Command, CommandBody, CommandId, HostId, Outcome, Refusal, ThreadId, limits,
+};
+use pilothouse_store::{Durability, OutboxEntry, ParkReason, ReplicaTx, StoreError};
+use pilothouse_wire::message::DeviceMessage;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+/// Outcomes asked in one message, by the wire's bound.
+const ASKED_AT_ONCE: usize = 256;
+/// The first wait after a transient refusal; it doubles up to [`LAST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const LAST_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a command may wait in the outbox without being handed over, ms.
+pub(crate) fn lifetime_ms(body: &CommandBody) -> u64 {
+    match body {
+        CommandBody::RequestAnswer { .. } => limits::ANSWER_EXPIRES_MS,
+        _ => limits::MESSAGE_EXPIRES_MS,
+    }
+}
+
+impl Actor {
+    /// Sends and asks whatever can be sent and asked now.
+    pub(crate) fn pump(&mut self, host: HostId) {
+        let pending = self.store.pending(host);
+        let Some(pending) = self.note("reading the outbox", pending) else {
+            return;
+        };
+        let Some(link) = self.hosts.get_mut(&host) else {
+            return;
+        };
+        link.unsent = pending.iter().filter(|entry| !entry.handed).count();
+        let now = Instant::now();
+        link.waits.retain(|thread, (at, _)| {
+            *at > now || pending.iter().any(|entry| entry.command.thread == *thread)
+        });
+        let waits: BTreeSet<ThreadId> = link
+            .waits
+            .iter()
+            .filter(|(_, (at, _))| *at > now)
+            .map(|(thread, _)| *thread)
+            .collect();
+        let Some(up) = &mut link.up else {
+            return;
+        };
+        let unasked: Vec<CommandId> = pending
+            .iter()
+            .filter(|entry| {
+                entry.handed
+                    && up.in_flight.get(&entry.command.thread) != Some(&entry.command.id)
+                    && !up.absent.contains(&entry.command.id)
+                    && up.asked.insert(entry.command.id)
+            })
+            .map(|entry| entry.command.id)
+            .collect();
+        for ids in unasked.chunks(ASKED_AT_ONCE) {
+            up.send(DeviceMessage::OutcomeQuery {
+                command_ids: ids.to_vec(),
+            });
+        }
+        let mut heads: BTreeMap<ThreadId, &OutboxEntry> = BTreeMap::new();
+        for entry in &pending {
+            heads.entry(entry.command.thread).or_insert(entry);
+        }
+        let ready: Vec<&OutboxEntry> = heads
+            .into_iter()
+            .filter(|(thread, entry)| {
+                !waits.contains(thread)
+                    && !up.in_flight.contains_key(thread)
+                    && (!entry.handed || up.absent.contains(&entry.command.id))
+            })
+            .map(|(_, entry)| entry)
+            .collect();
+        if ready.is_empty() {
+            return;
+        }
+        let fresh: Vec<CommandId> = ready
+            .iter()
+            .filter(|entry| !entry.handed)
+            .map(|entry| entry.command.id)
+            .collect();
+        if !fresh.is_empty() {
+            let marked = self.store.mark_handed(&fresh);
+            if let Err(error) = marked {
+                // Nothing goes out that is not marked; it is tried again with the next thing that happens.
+                self.shared.log(
+                    crate::api::LogLevel::Error,
+                    "outbox",
+                    &format!("commands could not be marked as handed over: {error}"),
+                );
+                return;
+            }
+        }
+        let mut sent = Vec::new();
+        if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) {
+            for entry in ready {
+                let command = &entry.command;
+                up.in_flight.insert(command.thread, command.id);
+                up.send(DeviceMessage::Command {
+                    command: Box::new(command.clone()),
+                });
+                sent.push((command.thread, command.id));
+            }
+        }
+        {
+            let mut live = lock(&self.shared.live);
+            for (_, command) in &sent {
+                live.waiting.remove(command);
+            }
+        }
+        if let Some(link) = self.hosts.get_mut(&host) {
+            link.unsent = link.unsent.saturating_sub(fresh.len());
+        }
+        for (thread, _) in sent {
+            self.show_outbox(host, thread, true);
+        }
+    }
+
+    /// The host has said what came of a command.
+    pub(crate) fn outcome(&mut self, host: HostId, command: CommandId, outcome: Option<Outcome>) {
+        let entry = self.store.outbox_entry(command);
+        let Some(Some(entry)) = self.note("reading the outbox", entry) else {
+            return;
+        };
+        let thread = entry.command.thread;
+        if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut())
+            && up.in_flight.get(&thread) == Some(&command)
+        {
+            up.in_flight.remove(&thread);
+        }
+        match outcome {
+            None => self.never_taken(host, command),
+            Some(Outcome::Refused { refusal }) if refusal.is_transient() => {
+                self.not_now(host, &entry, &refusal);
+            }
+            Some(outcome) => self.ended(host, &entry, &outcome),
+        }
+        self.show_outbox(host, thread, true);
+        self.pump(host);
+    }
+
+    fn never_taken(&mut self, host: HostId, command: CommandId) {
+        let Some(link) = self.hosts.get_mut(&host) else {
+            return;
+        };
+        if !link.restored {
+            if let Some(up) = &mut link.up {
+                up.absent.insert(command);
+            }
+            return;
+        }
+        // It may have been taken by the ledger as it was before it was restored.
+        let parked = self.store.transaction(
+            |tx| tx.park(command, ParkReason::LedgerRestored),
+            Durability::Lazy,
+        );
+        if self.note("parking a command", parked).is_some() {
+            self.tell(command);
+        }
+    }
+
+    fn not_now(&mut self, host: HostId, entry: &OutboxEntry, refusal: &Refusal) {
+        lock(&self.shared.live)
+            .waiting
+            .insert(entry.command.id, refusal_words(refusal));
+        if let Some(link) = self.hosts.get_mut(&host) {
+            let (at, times) = link
+                .waits
+                .entry(entry.command.thread)
+                .or_insert((Instant::now(), 0));
+            let wait = FIRST_WAIT
+                .saturating_mul(1u32.checked_shl(*times).unwrap_or(u32::MAX))
+                .min(LAST_WAIT);
+            *at = Instant::now() + wait;
+            *times = (*times + 1).min(16);
+            if let Some(up) = &mut link.up {
+                // The host has said that it did not take it: it may be sent again.
+                up.absent.insert(entry.command.id);
+            }
+        }
+    }
+
+    fn ended(&mut self, host: HostId, entry: &OutboxEntry, outcome: &Outcome) {
+        let command = entry.command.id;
+        let parked = self.store.transaction(
+            |tx| {
+                tx.settle(command, outcome)?;
+                match outcome {
+                    Outcome::Accepted { .. } => Ok(Vec::new()),
+                    Outcome::Refused { .. } => park_dependents(tx, command),
+                }
+            },
+            Durability::Lazy,
+        );
+        let Some(parked) = self.note("noting an outcome", parked) else {
+            return;
+        };
+        if let Some(link) = self.hosts.get_mut(&host) {
+            link.waits.remove(&entry.command.thread);
+        }
+        {
+            let mut live = lock(&self.shared.live);
+            live.waiting.remove(&command);
+            if let Outcome::Accepted { cursor, .. } = outcome {
+                live.taken.insert(
+                    command,
+                    Taken {
+                        host,
+                        cursor: *cursor,
+                        command: entry.command.clone(),
+                        saved_at_ms: entry.created_ms,
+                    },
+                );
+            }
+        }
+        self.forget_taken(host, entry.command.thread);
+        self.tell(command);
+        for command in parked {
+            self.tell(command);
+        }
+    }
+
+    /// Tells a command's tickets what stands in the outbox.
+    fn tell(&self, command: CommandId) {
+        let entry = self.store.outbox_entry(command);
+        if let Some(Some(entry)) = self.note("reading the outbox", entry)
+            && let Some(outcome) = outcome_of(&entry.delivery)
+        {
+            self.resolve(command, outcome);
+        }
+    }
+
+    /// Forgets taken commands whose consequences have come: in the host's summary, and in the log where it is followed.
+    pub(crate) fn forget_taken(&mut self, host: HostId, thread: ThreadId) {
+        let summary = self.store.summary(host, thread);
+        let Some(summary) = self.note("reading a summary", summary) else {
+            return;
+        };
+        let listed = summary.map_or(0, |summary| summary.seq);
+        let followed = self
+            .hosts
+            .get(&host)
+            .and_then(|link| link.up.as_ref())
+            .and_then(|up| up.following.get(&thread))
+            .map(|following| following.at.as_ref().map_or(0, |(_, cursor)| cursor.seq));
+        let reached = followed.map_or(listed, |seq| seq.min(listed));
+        let mut live = lock(&self.shared.live);
+        let before = live.taken.len();
+        live.taken.retain(|_, held| {
+            held.host != host || held.command.thread != thread || held.cursor.seq > reached
+        });
+        let gone = live.taken.len() != before;
+        drop(live);
+        if gone {
+            self.show_outbox(host, thread, true);
+        }
+    }
+}
+
+/// Parks everything on the same thread that builds on a command that came to nothing; returns what was parked.
+pub(crate) fn park_dependents(
+    tx: &ReplicaTx<'_>,
+    command: CommandId,
+) -> Result<Vec<CommandId>, StoreError> {
+    let Some(failed) = tx.outbox_entry(command)? else {
+        return Ok(Vec::new());
+    };
+    let mut parked = Vec::new();
+    for later in tx.pending(failed.host)? {
+        if later.command.thread == failed.command.thread
+            && later.command.device_seq > failed.command.device_seq
+            && !later.handed
+            && depends(&later.command, &failed.command)
+        {
+            tx.park(later.command.id, ParkReason::DependsOn { command })?;
+            parked.push(later.command.id);
+        }
+    }
+    Ok(parked)
+}
+
+/// Whether a later command on the same thread builds on an earlier one: it names something that one makes, or both are
+/// messages, whose order is their person's.
+fn depends(later: &Command, earlier: &Command) -> bool {
+    match &earlier.body {
+        CommandBody::ThreadCreate { .. } => true,
+        CommandBody::MessageSend { .. } => {
+            let run = earlier.id.derive("run");
+            match &later.body {
+                CommandBody::MessageSend { .. } => true,
+                CommandBody::RunInterrupt { run: named, .. }
+                | CommandBody::QueueRemove { run: named, .. } => *named == run,
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,219 @@
+//! Questions: answered from what is held, else by the host.
+
+use crate::{
+    actor::{Message, outcome_of},
+    api::{Page, Query, QueryResult, RequestPage},
+    core::Core,
+    error::QueryError,
+    shared::Outstanding,
+    views,
+};
+use pilothouse_domain::{
+    CommandBody, ContentHash, HostId, Position, RequestId, Row, RowKey, ThreadId, row::RowKind,
+};
+use pilothouse_store::{ReplicaReads, StoreError};
+use pilothouse_wire::message::{Query as WireQuery, QueryResult as WireResult};
+use std::{sync::mpsc, time::Duration};
+
+/// How long a host's answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Answers a question. What is held is answered at once, also offline; the rest waits for the host, at most 10 s:
+    /// call it from a thread that may wait.
+    ///
+    /// # Errors
+    /// [`QueryError`], with whether and when to try again.
+    pub fn query(&self, query: Query) -> QueryResult {
+        match query {
+            Query::OlderItems {
+                host,
+                thread,
+                before,
+                max_bytes,
+            } => self.older_items(host, thread, before, max_bytes),
+            Query::Request {
+                host,
+                thread,
+                request,
+            } => self.request(host, thread, request),
+            Query::Body {
+                host,
+                hash,
+                offset,
+                len,
+            } => match self.ask_host(host, WireQuery::Blob { hash, offset, len })? {
+                WireResult::Blob(chunk) => Ok(Page::Body {
+                    offset: chunk.offset,
+                    total: chunk.total,
+                    bytes: chunk.data.0,
+                }),
+                _ => Err(unfitting()),
+            },
+            Query::Digest { host, thread } => {
+                let found = self.read(|reads| reads.state(thread))?;
+                match found.filter(|(held_by, _)| *held_by == host) {
+                    Some((_, snapshot)) => Ok(Page::Digest {
+                        digest: snapshot.state.digest(&snapshot.cursor),
+                        cursor: snapshot.cursor,
+                    }),
+                    None => Err(QueryError::UnknownThread { host, thread }),
+                }
+            }
+            Query::Outcome { command } => {
+                let shared = self.shared();
+                let (entry, outstanding) = self.read(|reads| {
+                    Ok((
+                        reads.outbox_entry(command)?,
+                        shared.outstanding(reads, None)?,
+                    ))
+                })?;
+                let delivery = outstanding
+                    .iter()
+                    .find(|held| held.command.id == command)
+                    .map(views::delivery::row_of);
+                let outcome = entry.and_then(|entry| outcome_of(&entry.delivery));
+                if delivery.is_none() && outcome.is_none() {
+                    return Err(QueryError::NotFound {
+                        what: format!("command {command}"),
+                    });
+                }
+                Ok(Page::Outcome { delivery, outcome })
+            }
+        }
+    }
+
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&ReplicaReads) -> Result<T, StoreError>,
+    ) -> Result<T, QueryError> {
+        self.shared()
+            .ask(work)
+            .map_err(|error| QueryError::Database {
+                why: error.to_string(),
+            })
+    }
+
+    fn older_items(
+        &self,
+        host: HostId,
+        thread: ThreadId,
+        before: Position,
+        max_bytes: u32,
+    ) -> QueryResult {
+        let held =
+            self.read(|reads| reads.items_before(thread, Some(before), max_bytes as usize))?;
+        let rows = views::timeline::page_rows(&held.rows);
+        let first = rows.first().and_then(|row| row.position);
+        let complete = first.is_some_and(|position| position.arrival <= 1);
+        if !rows.is_empty() && (held.more || complete) {
+            return Ok(Page::Items {
+                older: !complete,
+                rows,
+            });
+        }
+        // What is held ends here: the host knows the rest.
+        let answer = self.ask_host(
+            host,
+            WireQuery::OlderItems {
+                thread,
+                before,
+                max_bytes,
+            },
+        );
+        match answer {
+            Ok(WireResult::OlderItems(page)) => {
+                let _ = self.shared().actor.send(Message::Older {
+                    host,
+                    thread,
+                    rows: page.rows.clone(),
+                });
+                Ok(Page::Items {
+                    rows: views::timeline::page_rows(&page.rows),
+                    older: page.older,
+                })
+            }
+            Ok(_) => Err(unfitting()),
+            // Better some than none.
+            Err(_) if !rows.is_empty() => Ok(Page::Items { rows, older: true }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn request(&self, host: HostId, thread: Option<ThreadId>, request: RequestId) -> QueryResult {
+        let shared = self.shared();
+        let key: RowKey = RowKind::Request.key(request.as_bytes());
+        let found = self.read(|reads| {
+            let open = reads.open_request(host, request)?;
+            let stored = match thread {
+                Some(thread) => match reads.row(thread, key)? {
+                    Some(Row::Request(row)) => Some((thread, *row)),
+                    _ => None,
+                },
+                None => None,
+            };
+            Ok(open
+                .map(|entry| (entry.thread, *entry.request))
+                .or(stored)
+                .map(|found| shared.outstanding(reads, None).map(|out| (found, out))))
+        })?;
+        let Some(found) = found else {
+            return Err(QueryError::NotFound {
+                what: format!("request {request}"),
+            });
+        };
+        let ((thread, row), outstanding) = found.map_err(|error| QueryError::Database {
+            why: error.to_string(),
+        })?;
+        Ok(Page::Request(Box::new(RequestPage {
+            verified: views::inbox::is_verified(&row),
+            computed_hash: ContentHash::of(&row.subject),
+            sending: sending(&outstanding, request),
+            thread,
+            request: row,
+        })))
+    }
+
+    fn ask_host(&self, host: HostId, query: WireQuery) -> Result<WireResult, QueryError> {
+        if self.read(|reads| reads.host(host))?.is_none() {
+            return Err(QueryError::UnknownHost { host });
+        }
+        let (reply, answer) = mpsc::channel();
+        self.shared()
+            .actor
+            .send(Message::Ask {
+                host,
+                query,
+                reply: Box::new(move |result| {
+                    let _ = reply.send(result);
+                }),
+            })
+            .map_err(|_| QueryError::Closed)?;
+        match answer.recv_timeout(PATIENCE) {
+            Ok(result) => result,
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(QueryError::Timeout {
+                seconds: PATIENCE.as_secs(),
+            }),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(QueryError::Closed),
+        }
+    }
+}
+
+fn sending(
+    outstanding: &[Outstanding],
+    request: RequestId,
+) -> Option<pilothouse_domain::CommandId> {
+    outstanding
+        .iter()
+        .filter(|held| held.is_on_its_way())
+        .find(|held| {
+            matches!(&held.command.body, CommandBody::RequestAnswer { request: r, .. } if *r == request)
+        })
+        .map(|held| held.command.id)
+}
+
+fn unfitting() -> QueryError {
+    QueryError::NotFound {
+        what: "a fitting answer of the host".to_owned(),
+    }
+}

@@ -1,0 +1,46 @@
+//! The list of paired hosts.
+
+use crate::{
+    rows::{AgentRow, HostRow},
+    shared::Shared,
+};
+use pilothouse_domain::HostId;
+use pilothouse_store::{ReplicaReads, StoreError};
+
+/// All rows, by name.
+pub(crate) fn build(shared: &Shared, reads: &ReplicaReads) -> Result<Vec<HostRow>, StoreError> {
+    let mut rows = Vec::new();
+    for host in reads.hosts()? {
+        let policy = reads.policy(host.host)?;
+        let policy = policy.as_ref();
+        rows.push(HostRow {
+            host: host.host,
+            name: host.name.clone(),
+            addresses: host.addresses.clone(),
+            link: shared.link_of(&host),
+            last_seen_ms: host.last_seen_ms,
+            waiting: reads.waiting_counts(host.host)?,
+            scopes: host.scopes.clone(),
+            agents: policy.map_or_else(Vec::new, |policy| {
+                policy
+                    .agents
+                    .iter()
+                    .map(|(name, agent)| AgentRow {
+                        name: name.clone(),
+                        family: agent.family.clone(),
+                        modes: agent.modes.clone(),
+                    })
+                    .collect()
+            }),
+            workspaces: policy.map_or_else(Vec::new, |policy| policy.workspaces.clone()),
+            default_mode: policy.map(|policy| policy.default_mode).unwrap_or_default(),
+        });
+    }
+    rows.sort_by(|a, b| (&a.name, a.host).cmp(&(&b.name, b.host)));
+    Ok(rows)
+}
+
+/// By what a row is known.
+pub(crate) fn key(row: &HostRow) -> HostId {
+    row.host
+}
