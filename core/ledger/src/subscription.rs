@@ -6,7 +6,7 @@
 
 use crate::{LedgerError, threads::LiveAt};
 use pilothouse_domain::{
-    Cursor, Epoch, ItemId, ThreadId,
+    Cursor, Entry, Epoch, ItemId, ThreadId,
     feed::{FeedCursor, FeedThread, FeedUpdate, Subscribed, ThreadUpdate},
     row::LiveText,
 };
@@ -37,6 +37,8 @@ pub struct Subscription {
     reader: LedgerReader,
     log: watch::Receiver<Cursor>,
     live: broadcast::Receiver<LiveAt>,
+    /// Text that came before its entry was read.
+    early: Option<LiveAt>,
     texts: BTreeMap<ItemId, PendingText>,
     ready: VecDeque<ThreadUpdate>,
 }
@@ -63,6 +65,7 @@ impl Subscription {
             reader,
             log,
             live,
+            early: None,
             texts: BTreeMap::new(),
             ready: VecDeque::new(),
         }
@@ -77,8 +80,17 @@ impl Subscription {
             if let Some(update) = self.ready.pop_front() {
                 return Ok(Some(update));
             }
-            if self.log.borrow_and_update().seq > self.cursor.seq {
-                self.page()?;
+            let announced = self.log.borrow_and_update().seq;
+            let wanted = self
+                .early
+                .as_ref()
+                .map_or(announced, |text| text.after.max(announced));
+            if wanted > self.cursor.seq {
+                self.page(wanted)?;
+                continue;
+            }
+            if let Some(text) = self.early.take() {
+                self.take(text)?;
                 continue;
             }
             let due = self.texts.values().filter_map(PendingText::due).min();
@@ -101,34 +113,45 @@ impl Subscription {
         }
     }
 
-    /// Reads entries after the cursor. Text that streamed before them goes out before them.
-    fn page(&mut self) -> Result<(), LedgerError> {
-        let entries = self
-            .reader
-            .entries_after(self.thread, self.cursor.seq, PAGE)?;
-        let Some(last) = entries.last() else {
-            return Ok(());
-        };
-        while let Ok(text) = self.live.try_recv() {
-            if text.after <= self.cursor.seq {
-                self.put(text.text);
-            } else {
-                self.release(None);
-                self.cursor = last.cursor();
-                self.ready.push_back(ThreadUpdate::Entries(entries));
-                self.put(text.text);
-                return Ok(());
+    /// Makes entries up to `seq` ready, with the text that streamed between them in its place: after the entry that
+    /// opened its item, before the one that closes it.
+    fn page(&mut self, seq: u64) -> Result<(), LedgerError> {
+        let mut entries = VecDeque::from(self.reader.entries_after(
+            self.thread,
+            self.cursor.seq,
+            PAGE,
+        )?);
+        // What is committed but not announced yet may have text that is still on its way here.
+        entries.truncate(entries.iter().take_while(|entry| entry.seq <= seq).count());
+        let last = entries.back().map_or(self.cursor.seq, |entry| entry.seq);
+        while let Some(text) = self.early.take().or_else(|| self.live.try_recv().ok()) {
+            if text.after > last {
+                self.early = Some(text);
+                break;
             }
+            self.pass(&mut entries, text.after);
+            self.put(text.text);
         }
-        self.release(None);
-        self.cursor = last.cursor();
-        self.ready.push_back(ThreadUpdate::Entries(entries));
+        self.pass(&mut entries, last);
         Ok(())
+    }
+
+    /// Makes entries up to `seq` ready, after the text that came before them.
+    fn pass(&mut self, entries: &mut VecDeque<Entry>, seq: u64) {
+        let ready = entries.iter().take_while(|entry| entry.seq <= seq).count();
+        let passed: Vec<_> = entries.drain(..ready).collect();
+        if let Some(last) = passed.last() {
+            self.release(None);
+            self.cursor = last.cursor();
+            self.ready.push_back(ThreadUpdate::Entries(passed));
+        }
     }
 
     fn take(&mut self, text: LiveAt) -> Result<(), LedgerError> {
         if text.after > self.cursor.seq {
-            self.page()?;
+            let after = text.after;
+            self.early = Some(text);
+            return self.page(after);
         }
         self.put(text.text);
         self.release(Some(Instant::now()));

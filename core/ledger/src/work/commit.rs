@@ -19,16 +19,17 @@ impl Work {
         for incarnation in &change.done.ended {
             self.unrouted.remove(incarnation);
         }
-        for thread in change.before.keys() {
-            if let Some(cell) = self.cells.get(thread) {
-                cell.watch.send_replace(cell.cursor);
-            }
-        }
+        // Text first: whoever reads entries up to what is announced has the text that came before them.
         for (thread, after, item, text) in change.live {
             let offset = self.texts.append(thread, item, &text);
             if let Some(cell) = self.cells.get(&thread) {
                 let live: LiveAt = live(after, item, offset, text);
                 let _ = cell.live.send(live);
+            }
+        }
+        for thread in change.before.keys() {
+            if let Some(cell) = self.cells.get(thread) {
+                cell.watch.send_replace(cell.cursor);
             }
         }
         for item in change.closed {

@@ -1,0 +1,227 @@
+//! An agent whose every word is the test's: the adapter contract without a process, so that orders and losses that a
+//! real agent shows once a year can be shown at will. Real agents are driven in the end-to-end tests.
+
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{
+    Capabilities, CapabilityFlag, CapabilityValue, Incarnation, Mode, NativeId, ProviderEvent,
+    ProviderEventKind,
+    capability::{Fact, Source},
+    provider_event::NativePlace,
+    request::{AnswerDelivery, LostReason},
+};
+use pilothouse_providers::contract::{
+    AgentRuntime, Escalation, EventSender, History, InterruptError, Interrupting, Launch,
+    OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, RuntimeEvents,
+    SendError, SendTurn, StartError, Steer, SteerError, Steering, TurnAccepted,
+};
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc;
+
+/// What the ledger asked of the agent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Call {
+    Opened { resume: Option<NativeId> },
+    Sent(SendTurn),
+    Steered(Steer),
+    Interrupted { turn: NativeId },
+    Responded(Response),
+    Signalled(Escalation),
+}
+
+/// The test's end of the agent.
+#[derive(Clone)]
+pub(crate) struct Script {
+    calls: mpsc::UnboundedSender<Call>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    events: Option<(Incarnation, EventSender)>,
+    turns: u32,
+    /// What the next `send_turn` answers instead of a turn.
+    refuse: Option<SendError>,
+}
+
+impl Script {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Call>) {
+        let (calls, seen) = mpsc::unbounded_channel();
+        (
+            Self {
+                calls,
+                state: Arc::default(),
+            },
+            seen,
+        )
+    }
+
+    pub(crate) fn refuse_next(&self, error: SendError) {
+        self.state.lock().unwrap().refuse = Some(error);
+    }
+
+    /// The agent says something about its one conversation.
+    pub(crate) async fn say(&self, turn: Option<u32>, kind: ProviderEventKind) {
+        let place = NativePlace {
+            thread: Some(NativeId::from("native")),
+            root: None,
+            turn: turn.map(|n| NativeId(format!("turn-{n}"))),
+        };
+        self.emit(ProviderEvent { place, kind }).await;
+    }
+
+    /// The agent's process ends.
+    pub(crate) async fn die(&self) {
+        let kind = ProviderEventKind::SessionEnded {
+            reason: LostReason::AgentExited,
+            detail: "killed".into(),
+        };
+        self.emit(ProviderEvent {
+            place: NativePlace::default(),
+            kind,
+        })
+        .await;
+        self.state.lock().unwrap().events = None;
+    }
+
+    async fn emit(&self, event: ProviderEvent) {
+        let (incarnation, sender) = self
+            .state
+            .lock()
+            .unwrap()
+            .events
+            .clone()
+            .expect("the agent runs");
+        sender
+            .send(RuntimeEvents {
+                incarnation,
+                events: vec![event],
+            })
+            .await
+            .expect("the ledger listens");
+    }
+
+    fn note(&self, call: Call) {
+        let _ = self.calls.send(call);
+    }
+}
+
+impl ProviderAdapter for Script {
+    fn family(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn profile(&self) -> Capabilities {
+        let mut known = Capabilities {
+            version: 1,
+            ..Capabilities::default()
+        };
+        for &flag in CapabilityFlag::ALL {
+            let (version, observed_at) = ("1".into(), "2026-11-30".into());
+            let fact = Fact {
+                value: CapabilityValue::Yes,
+                detail: None,
+                source: Source::Profile,
+                version,
+                observed_at,
+            };
+            known.learn(flag, fact);
+        }
+        known
+    }
+
+    fn modes(&self) -> Vec<Mode> {
+        Mode::ALL.to_vec()
+    }
+
+    fn sharing(&self) -> ProcessSharing {
+        ProcessSharing::PerAgent
+    }
+
+    fn start(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        Box::pin(async move {
+            self.state.lock().unwrap().events = Some((launch.incarnation, events));
+            let ready = ProviderEventKind::SessionReady {
+                incarnation: launch.incarnation,
+                version: "1".into(),
+                capabilities: self.profile(),
+            };
+            self.emit(ProviderEvent {
+                place: NativePlace::default(),
+                kind: ready,
+            })
+            .await;
+            Ok(Arc::new(self.clone()) as Arc<dyn AgentRuntime>)
+        })
+    }
+}
+
+impl AgentRuntime for Script {
+    fn capabilities(&self) -> Capabilities {
+        self.profile()
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        None
+    }
+
+    fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
+        self.note(Call::Opened {
+            resume: open.resume,
+        });
+        Box::pin(async { Ok(NativeId::from("native")) })
+    }
+
+    fn send_turn(&self, send: SendTurn) -> BoxFuture<'_, Result<TurnAccepted, SendError>> {
+        let mut state = self.state.lock().unwrap();
+        state.turns += 1;
+        let turn = Some(NativeId(format!("turn-{}", state.turns)));
+        let result = state.refuse.take().map_or(Ok(TurnAccepted { turn }), Err);
+        drop(state);
+        self.note(Call::Sent(send));
+        Box::pin(async { result })
+    }
+
+    fn respond(&self, response: Response) -> BoxFuture<'_, Result<AnswerDelivery, RespondError>> {
+        self.note(Call::Responded(response));
+        Box::pin(async { Ok(AnswerDelivery::Written) })
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn signal(&self, signal: Escalation) -> std::io::Result<()> {
+        self.note(Call::Signalled(signal));
+        Ok(())
+    }
+
+    fn steering(&self) -> Option<&dyn Steering> {
+        Some(self)
+    }
+
+    fn interrupting(&self) -> Option<&dyn Interrupting> {
+        Some(self)
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        None
+    }
+}
+
+impl Steering for Script {
+    fn steer(&self, steer: Steer) -> BoxFuture<'_, Result<(), SteerError>> {
+        self.note(Call::Steered(steer));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Interrupting for Script {
+    fn interrupt(&self, _: NativeId, turn: NativeId) -> BoxFuture<'_, Result<(), InterruptError>> {
+        self.note(Call::Interrupted { turn });
+        Box::pin(async { Ok(()) })
+    }
+}

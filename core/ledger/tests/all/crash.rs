@@ -1,0 +1,134 @@
+//! What is left when the agent or the host goes.
+
+use crate::{
+    agent::Call,
+    world::{World, answer, asks, delta},
+};
+use pilothouse_domain::{
+    DispatchMode, Event, Outcome, ProviderEventKind, Refusal, RequestStatus, Row, RunStatus,
+    refusal::ClosedAs, request::LostReason, row::RowKind,
+};
+use pilothouse_providers::contract::SendError;
+
+fn opened(event: &Event) -> Option<pilothouse_domain::RuntimeRequest> {
+    match event {
+        Event::RequestOpened { request } => Some((**request).clone()),
+        _ => None,
+    }
+}
+
+async fn asked(world: &mut World) -> pilothouse_domain::RuntimeRequest {
+    let mut follower = world.follow(None).await;
+    world.send("ask me", DispatchMode::StartImmediately).await;
+    world.sent().await;
+    world
+        .script
+        .say(Some(1), ProviderEventKind::TurnStarted)
+        .await;
+    world.script.say(Some(1), delta("m", "so far")).await;
+    world.script.say(Some(1), asks("0", "touch it")).await;
+    follower.until("the request", opened).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_dies_loses_its_requests_and_the_next_message_resumes() {
+    let mut world = World::new().await;
+    let request = asked(&mut world).await;
+    let mut follower = world.follow(None).await;
+    world.script.die().await;
+    let status = follower
+        .until("the loss", |event| match event {
+            Event::RequestClosed { status, .. } => Some(status.clone()),
+            _ => None,
+        })
+        .await;
+    assert_eq!(
+        status,
+        RequestStatus::Lost {
+            reason: LostReason::AgentExited,
+            answer: None
+        }
+    );
+    let late = world
+        .command(answer(request.id, request.content_hash, "accept"))
+        .await;
+    let Outcome::Refused {
+        refusal: Refusal::NotRespondable { status, .. },
+    } = late
+    else {
+        panic!("{late:?}")
+    };
+    assert_eq!(status, ClosedAs::Lost);
+
+    world.send("go on", DispatchMode::StartImmediately).await;
+    let Call::Opened { resume } = world.call().await else {
+        panic!("the conversation was not resumed")
+    };
+    assert_eq!(resume.unwrap().as_str(), "native");
+    assert_eq!(world.sent().await, "go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_host_marks_what_was_going_on_as_lost_and_sends_nothing_again() {
+    let mut world = World::new().await;
+    let request = asked(&mut world).await;
+    let mut world = world.reopened().await;
+    let follower = world.follow(None).await;
+    assert!(follower.state.active.is_none() && follower.state.requests.is_empty());
+    assert_eq!(
+        follower.state.last_run.unwrap().status,
+        RunStatus::Interrupted
+    );
+    let row = world
+        .ledger
+        .read({
+            let (thread, key) = (world.thread, RowKind::Request.key(request.id.as_bytes()));
+            move |reader| reader.row(thread, key)
+        })
+        .await
+        .unwrap();
+    let Some(Row::Request(row)) = row else {
+        panic!("the request's row is gone")
+    };
+    assert!(
+        matches!(row.status, RequestStatus::Lost { .. }),
+        "{:?}",
+        row.status
+    );
+    assert!(world.calls.try_recv().is_err(), "something was sent again");
+    world.send("next", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "next");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_may_have_begun_is_unknown_and_not_sent_again() {
+    let mut world = World::new().await;
+    let mut follower = world.follow(None).await;
+    world.script.refuse_next(SendError::Unknown);
+    world.send("perhaps", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "perhaps");
+    let delivery = follower
+        .until("the delivery", |event| match event {
+            Event::MessageDelivery { delivery, .. } => {
+                matches!(delivery, pilothouse_domain::thread::Delivery::Unknown).then_some(())
+            }
+            _ => None,
+        })
+        .await;
+    assert_eq!(delivery, ());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_ledger_on_the_same_directory_is_refused() {
+    let world = World::new().await;
+    let (script, _calls) = crate::agent::Script::new();
+    let again = pilothouse_ledger::Ledger::open(
+        crate::world::config(world.dir.path(), &script),
+        tokio::runtime::Handle::current(),
+    );
+    let error = again
+        .err()
+        .expect("two ledgers on one directory")
+        .to_string();
+    assert!(error.contains(&std::process::id().to_string()), "{error}");
+}

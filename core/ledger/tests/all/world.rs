@@ -1,0 +1,314 @@
+//! A ledger in a directory of its own, one scripted agent, one device, and one follower of a thread.
+
+use crate::agent::{Call, Script};
+use pilothouse_domain::{
+    Answer, Body, Command, CommandBody, CommandId, ContentHash, Cursor, DeviceId, DispatchMode,
+    Entry, Event, ItemContent, ItemStatus, LoggedEvent, Mode, NativeId, OptionId, Outcome, Policy,
+    ProviderEventKind, Scope, Subject, ThreadId, ThreadState,
+    feed::ThreadUpdate,
+    policy::AgentPolicy,
+    provider::TurnStatus,
+    request::{OptionEffect, RequestKind, RequestOption},
+    row::LiveText,
+    thread::Selection,
+};
+use pilothouse_ledger::{AgentSpec, Ledger, LedgerConfig, Principal, Subscription, SystemClock};
+use pilothouse_providers::contract::ProviderAdapter;
+use std::{collections::BTreeMap, future::Future, path::Path, sync::Arc, time::Duration};
+use tokio::sync::mpsc;
+
+pub(crate) struct World {
+    pub(crate) dir: Arc<tempfile::TempDir>,
+    pub(crate) ledger: Ledger,
+    pub(crate) script: Script,
+    pub(crate) calls: mpsc::UnboundedReceiver<Call>,
+    pub(crate) thread: ThreadId,
+    seq: u64,
+}
+
+/// Everything waits for an event; only a fault makes it wait this long.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain: {what}"))
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let mut world = Self::open(Arc::new(tempfile::tempdir().unwrap()));
+        let command = CommandId::from_bytes([1; 16]);
+        world.thread = command.derive("thread");
+        let body = CommandBody::ThreadCreate {
+            title: "A thread".into(),
+            workspace: "here".into(),
+            selection: Selection {
+                agent: "agent".into(),
+                model: None,
+                effort: None,
+                mode: Mode::Ask,
+            },
+        };
+        let made = world.command_as(command, body).await;
+        assert!(matches!(made, Outcome::Accepted { .. }), "{made:?}");
+        world
+    }
+
+    /// Opens a ledger on a directory that may hold one already.
+    pub(crate) fn open(dir: Arc<tempfile::TempDir>) -> Self {
+        let (script, calls) = Script::new();
+        let ledger = Ledger::open(
+            config(dir.path(), &script),
+            tokio::runtime::Handle::current(),
+        )
+        .unwrap();
+        Self {
+            dir,
+            ledger,
+            script,
+            calls,
+            thread: ThreadId::default(),
+            seq: 0,
+        }
+    }
+
+    /// The same ledger in a new life, as after kill -9: nothing is told to the old one.
+    pub(crate) async fn reopened(self) -> Self {
+        self.ledger.shutdown().await;
+        let mut next = Self::open(self.dir);
+        (next.thread, next.seq) = (self.thread, self.seq);
+        next
+    }
+
+    pub(crate) fn principal() -> Principal {
+        Principal {
+            device: DeviceId::from_bytes([7; 16]),
+            scopes: Scope::ALL.to_vec(),
+        }
+    }
+
+    pub(crate) fn next_command(&mut self, body: CommandBody) -> Command {
+        self.seq += 1;
+        let id = CommandId::from_bytes([self.seq as u8 + 100; 16]);
+        Command {
+            id,
+            thread: self.thread,
+            device_seq: self.seq,
+            based_on: None,
+            issued_at_ms: 0,
+            body,
+        }
+    }
+
+    async fn command_as(&mut self, id: CommandId, body: CommandBody) -> Outcome {
+        let command = Command {
+            id,
+            ..self.next_command(body)
+        };
+        soon(
+            "an outcome",
+            self.ledger.command(Self::principal(), command),
+        )
+        .await
+    }
+
+    pub(crate) async fn command(&mut self, body: CommandBody) -> Outcome {
+        let command = self.next_command(body);
+        soon(
+            "an outcome",
+            self.ledger.command(Self::principal(), command),
+        )
+        .await
+    }
+
+    pub(crate) async fn send(&mut self, text: &str, dispatch: DispatchMode) -> Outcome {
+        let body = CommandBody::MessageSend {
+            text: text.into(),
+            attachments: vec![],
+            dispatch,
+            accept_stop: vec![],
+        };
+        self.command(body).await
+    }
+
+    /// The next call of the ledger to the agent.
+    pub(crate) async fn call(&mut self) -> Call {
+        soon("a call to the agent", self.calls.recv())
+            .await
+            .expect("the agent is held")
+    }
+
+    /// Waits until a message was given to the agent.
+    pub(crate) async fn sent(&mut self) -> String {
+        loop {
+            if let Call::Sent(turn) = self.call().await {
+                return turn.text;
+            }
+        }
+    }
+
+    pub(crate) async fn follow(&self, cursor: Option<Cursor>) -> Follower {
+        let subscription = self
+            .ledger
+            .subscribe(self.thread, cursor, 64 * 1024)
+            .await
+            .unwrap();
+        Follower::new(self.thread, subscription)
+    }
+}
+
+pub(crate) fn config(dir: &Path, script: &Script) -> LedgerConfig {
+    let declared = AgentPolicy {
+        family: "scripted".into(),
+        modes: Mode::ALL.to_vec(),
+        capabilities: script.profile().set(),
+    };
+    let spec = AgentSpec {
+        adapter: Arc::new(script.clone()),
+        command: vec!["none".into()],
+        env: BTreeMap::new(),
+        cwd: None,
+    };
+    LedgerConfig {
+        dir: dir.to_owned(),
+        policy: Policy {
+            version: 1,
+            agents: BTreeMap::from([("agent".into(), declared)]),
+            workspaces: vec!["here".into()],
+            default_mode: Mode::Ask,
+        },
+        agents: BTreeMap::from([("agent".into(), spec)]),
+        workspaces: BTreeMap::from([("here".into(), dir.to_owned())]),
+        wrapper: vec![],
+        clock: Arc::new(SystemClock),
+    }
+}
+
+/// A device's view of a thread: only applies.
+pub(crate) struct Follower {
+    pub(crate) subscription: Subscription,
+    pub(crate) state: ThreadState,
+    pub(crate) cursor: Cursor,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) live: Vec<LiveText>,
+}
+
+impl Follower {
+    fn new(thread: ThreadId, subscription: Subscription) -> Self {
+        let (state, cursor) = match &subscription.answer.snapshot {
+            Some(snapshot) => (snapshot.state.clone(), snapshot.cursor),
+            None => (ThreadState::empty(thread), Cursor::default()),
+        };
+        Self {
+            subscription,
+            state,
+            cursor,
+            entries: vec![],
+            live: vec![],
+        }
+    }
+
+    /// Goes on until an event is seen that `wanted` picks.
+    pub(crate) async fn until<T>(
+        &mut self,
+        what: &str,
+        mut wanted: impl FnMut(&Event) -> Option<T>,
+    ) -> T {
+        loop {
+            let update = soon(what, self.subscription.next())
+                .await
+                .unwrap()
+                .expect("the ledger is open");
+            let entries = match update {
+                ThreadUpdate::Live(text) => {
+                    self.live.push(text);
+                    continue;
+                }
+                ThreadUpdate::Entries(entries) => entries,
+            };
+            let mut found = None;
+            for entry in entries {
+                assert_eq!(entry.seq, self.cursor.seq + 1, "a gap in the entries");
+                pilothouse_orchestrator::apply_entry(&mut self.state, &entry);
+                self.cursor = entry.cursor();
+                for event in &entry.events {
+                    if let LoggedEvent::Known(event) = event
+                        && found.is_none()
+                    {
+                        found = wanted(event);
+                    }
+                }
+                self.entries.push(entry);
+            }
+            if let Some(found) = found {
+                return found;
+            }
+        }
+    }
+}
+
+pub(crate) fn assistant(text: &str) -> ItemContent {
+    ItemContent::AssistantMessage {
+        text: Body::inline(text),
+    }
+}
+
+pub(crate) fn closed(item: &str, text: &str) -> ProviderEventKind {
+    ProviderEventKind::ItemClosed {
+        item: NativeId::from(item),
+        status: ItemStatus::Completed,
+        content: assistant(text),
+        client_id: None,
+    }
+}
+
+pub(crate) fn delta(item: &str, text: &str) -> ProviderEventKind {
+    ProviderEventKind::ItemAppended {
+        item: NativeId::from(item),
+        text: text.into(),
+        shape: Box::new(assistant("")),
+    }
+}
+
+pub(crate) fn asks(request: &str, command: &str) -> ProviderEventKind {
+    let option = |id: &str, effect| RequestOption {
+        id: id.into(),
+        label: id.into(),
+        effect,
+        reach: "once".into(),
+    };
+    ProviderEventKind::RequestOpened {
+        request: NativeId::from(request),
+        item: None,
+        kind: RequestKind::Command,
+        subject: Box::new(Subject {
+            command: Some(command.into()),
+            cwd: Some("/".into()),
+            options: vec![
+                option("accept", OptionEffect::AllowOnce),
+                option("decline", OptionEffect::Deny),
+            ],
+            ..Subject::default()
+        }),
+        unknown_fields: false,
+    }
+}
+
+pub(crate) fn ended(status: TurnStatus) -> ProviderEventKind {
+    ProviderEventKind::TurnEnded {
+        status,
+        error: None,
+    }
+}
+
+pub(crate) fn answer(
+    request: pilothouse_domain::RequestId,
+    hash: ContentHash,
+    option: &str,
+) -> CommandBody {
+    let option = OptionId::from(option);
+    CommandBody::RequestAnswer {
+        request,
+        content_hash: hash,
+        answer: Answer::Choose { option, note: None },
+    }
+}
