@@ -75,6 +75,23 @@ pub enum Unavailable {
     },
 }
 
+impl Unavailable {
+    /// Why, for a person.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NotInUse => "the thread is not in use",
+            Self::ReadOnly => "the thread holds events of a newer version; update this program",
+            Self::RunActive => "a run is active; the message can be queued",
+            Self::NothingRunning => "nothing is running",
+            Self::NotYet => "the run is just starting, restarting or ending; in a moment",
+            Self::AskedAlready => "it was asked already",
+            Self::QueueFull => "the queue is full",
+            Self::NotHeld => "the queue is not held",
+            Self::Lacks { words, .. } => words,
+        }
+    }
+}
+
 /// What can be done with a thread now. A device shows it; the command may still be refused if the state has moved on.
 pub fn affordances(state: &ThreadState, policy: &Policy) -> Affordances {
     let no = |reason| Offer::Unavailable { reason };

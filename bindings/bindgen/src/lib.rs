@@ -1,2 +1,0 @@
-//! pilothouse-bindgen (being written).
-#![forbid(unsafe_code)]

@@ -1,0 +1,220 @@
+//! The core, its tickets and observations.
+
+use crate::{
+    batch::Batch,
+    error::CoreError,
+    platform::{Bridge, Platform},
+    query::{Page, Query},
+};
+use pilothouse_domain::{CommandId, HostId, Refusal, RequestId, ThreadId, command::Notice};
+use pilothouse_engine::{
+    Core as Engine, CoreConfig as EngineConfig, Environment, Network, NewCommand, Scope,
+    SystemPlatform, TicketOutcome,
+};
+use std::{path::PathBuf, sync::Arc};
+
+/// Where a core keeps its data and what it calls itself.
+#[derive(Debug, Clone, uniffi::Record)]
+pub struct CoreConfig {
+    /// Directory of the database; made if it is not there. Several processes may share it.
+    pub data_dir: String,
+    /// What hosts show of this device, at most 80 characters.
+    pub device_name: String,
+    /// What it runs on: `android`, `jvm` …
+    pub platform: String,
+}
+
+/// What is looked at.
+#[uniffi::remote(Enum)]
+pub enum Scope {
+    /// Paired hosts and how their links stand.
+    Hosts,
+    /// All threads of all hosts, the one that changed last first.
+    Threads,
+    /// One thread.
+    Timeline {
+        /// Its host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
+        /// How many of the newest items are shown, at least 1.
+        tail: u32,
+    },
+    /// What waits for a person, over all hosts, the one that waits longest first.
+    Inbox,
+    /// What is in the outbox, in order.
+    Delivery,
+}
+
+/// What the core may count on.
+#[uniffi::remote(Record)]
+pub struct Environment {
+    /// Whether the program is on a screen.
+    pub foreground: bool,
+    /// The network.
+    pub network: Network,
+    /// The request that is on the screen right now.
+    pub visible_request: Option<RequestId>,
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, uniffi::Enum)]
+pub enum CommandOutcome {
+    /// The host took it.
+    Accepted {
+        /// What its person should know.
+        notice: Option<Notice>,
+    },
+    /// The host did not take it.
+    Refused {
+        /// A stable word for the reason, e.g. `already_answered`, `stale`, `turn_ended`.
+        code: String,
+        /// Why, in words.
+        reason: String,
+        /// What a person can do.
+        user_action: String,
+    },
+    /// It waited too long in the outbox and was never sent.
+    Expired,
+    /// It is not sent by itself any more.
+    Parked {
+        /// Why, with a next step.
+        reason: String,
+    },
+}
+
+impl From<TicketOutcome> for CommandOutcome {
+    fn from(outcome: TicketOutcome) -> Self {
+        match outcome {
+            TicketOutcome::Accepted { notice, .. } => Self::Accepted { notice },
+            TicketOutcome::Refused { refusal } => refused(&refusal),
+            TicketOutcome::Expired => Self::Expired,
+            TicketOutcome::Parked { reason } => Self::Parked { reason },
+        }
+    }
+}
+
+fn refused(refusal: &Refusal) -> CommandOutcome {
+    CommandOutcome::Refused {
+        code: refusal.code().to_owned(),
+        reason: refusal.to_string(),
+        user_action: refusal.next_step().to_owned(),
+    }
+}
+
+/// Takes batches: the first is a reset, the others follow in order. Called from one thread of the core, one call at a
+/// time; it must only enqueue, and nothing may be thrown out of it.
+#[uniffi::export(with_foreign)]
+pub trait Sink: Send + Sync {
+    /// Takes one batch.
+    fn on_batch(&self, batch: Batch);
+}
+
+/// The core of one device. Whoever opens it shuts it down; calls after that fail.
+#[derive(uniffi::Object)]
+pub struct Core {
+    engine: Arc<Engine>,
+}
+
+#[uniffi::export]
+impl Core {
+    /// Opens the core of a data directory, offline and at once to the last state. Without a platform, the key is a file
+    /// in that directory.
+    #[uniffi::constructor]
+    pub fn open(
+        config: CoreConfig,
+        platform: Option<Arc<dyn Platform>>,
+    ) -> Result<Arc<Self>, CoreError> {
+        let engine_config = EngineConfig {
+            data_dir: PathBuf::from(&config.data_dir),
+            device_name: config.device_name,
+            platform: config.platform,
+        };
+        let engine = match platform {
+            Some(foreign) => Engine::open(
+                engine_config,
+                Arc::new(Bridge::new(foreign, &config.data_dir)),
+            ),
+            None => Engine::open(
+                engine_config,
+                Arc::new(SystemPlatform::new(&config.data_dir)),
+            ),
+        }?;
+        Ok(Arc::new(Self { engine }))
+    }
+
+    /// Pairs with the host whose code this is. Waits for the network.
+    pub async fn pair(&self, code: String) -> Result<HostId, CoreError> {
+        Ok(self.engine.pair(&code).await?)
+    }
+
+    /// Takes a command: checked, predicted and on its way to the outbox within a millisecond. Never waits for the network.
+    pub fn submit(&self, command: NewCommand) -> Result<Arc<Ticket>, CoreError> {
+        Ok(Arc::new(Ticket(self.engine.submit(command)?)))
+    }
+
+    /// Looks at something until the observation is stopped.
+    pub fn observe(&self, scope: Scope, sink: Arc<dyn Sink>) -> Arc<Observation> {
+        let deliver = move |given: pilothouse_engine::Batch| sink.on_batch(given.into());
+        Arc::new(Observation(self.engine.observe(scope, Arc::new(deliver))))
+    }
+
+    /// Asks for something once; may wait for the host, so not on a screen's thread.
+    pub fn query(&self, query: Query) -> Result<Page, CoreError> {
+        Ok(self.engine.query(query.into())?.into())
+    }
+
+    /// Says what the core may count on; coming to the foreground or onto a network makes it try at once.
+    pub fn set_environment(&self, environment: Environment) {
+        self.engine.set_environment(environment);
+    }
+
+    /// Ends links and threads and leaves the data directory to others. Idempotent; may take a second.
+    pub fn shutdown(&self) {
+        self.engine.close();
+    }
+}
+
+/// A submitted command's receipt.
+#[derive(uniffi::Object)]
+pub struct Ticket(pilothouse_engine::Ticket);
+
+#[uniffi::export]
+impl Ticket {
+    /// The command's id.
+    pub fn command_id(&self) -> CommandId {
+        self.0.command_id()
+    }
+
+    /// Its thread; for `ThreadCreate` the one it makes.
+    pub fn thread(&self) -> ThreadId {
+        self.0.thread()
+    }
+
+    /// Blocks until it is on disk: one fsync.
+    pub fn durable(&self) -> Result<(), CoreError> {
+        Ok(self.0.durable()?)
+    }
+
+    /// Waits for the host's word; offline it waits for ever.
+    pub async fn outcome(&self) -> CommandOutcome {
+        self.0.outcome().await.into()
+    }
+
+    /// The host's word, if it is there.
+    pub fn poll_outcome(&self) -> Option<CommandOutcome> {
+        self.0.poll_outcome().map(Into::into)
+    }
+}
+
+/// A look at something. Goes on until it is stopped, even if nobody holds it.
+#[derive(uniffi::Object)]
+pub struct Observation(pilothouse_engine::Observation);
+
+#[uniffi::export]
+impl Observation {
+    /// Ends it: no batch comes after this returns.
+    pub fn stop(&self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,35 @@
+//! Ids and hashes cross as text: 26 letters and digits, or 64 hexadecimal digits. A text that is neither is refused.
+
+use pilothouse_domain::{
+    AgentName, AttemptId, BlobHash, CommandId, ContentHash, Digest, HostId, ItemId, MessageId,
+    NodeId, NoticeId, OptionId, RequestId, RunId, ThreadId, WorkspaceId,
+};
+
+macro_rules! as_text {
+    ($($id:ident),*) => {$(
+        uniffi::custom_type!($id, String, { remote, lower: |id| id.to_string(), try_lift: |text| Ok(text.parse()?) });
+    )*};
+}
+
+macro_rules! as_name {
+    ($($name:ident),*) => {$(
+        uniffi::custom_type!($name, String, { remote, lower: |name| name.0, try_lift: |text| Ok($name(text)) });
+    )*};
+}
+
+as_text!(
+    AttemptId,
+    BlobHash,
+    CommandId,
+    ContentHash,
+    Digest,
+    HostId,
+    ItemId,
+    MessageId,
+    NodeId,
+    NoticeId,
+    RequestId,
+    RunId,
+    ThreadId
+);
+as_name!(AgentName, OptionId, WorkspaceId);

@@ -1,0 +1,164 @@
+//! Questions that are asked once.
+
+use crate::core::CommandOutcome;
+use pilothouse_domain::{
+    BlobHash, CommandId, ContentHash, HostId, Position, RequestId, RequestStatus, ThreadId,
+};
+use pilothouse_engine::{DeliveryRow, Page as EnginePage, Query as EngineQuery, TimelineRow};
+
+/// Asks for something once.
+#[derive(Debug, Clone, uniffi::Enum)]
+pub enum Query {
+    /// Items before a place, from this device or from the host.
+    OlderItems {
+        /// The host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
+        /// The place; its item is not included.
+        before: Position,
+        /// Bytes of rows, about; at least one item is given if there is one.
+        max_bytes: u32,
+    },
+    /// A request, open or closed, as far as this device holds it.
+    Request {
+        /// The host.
+        host: HostId,
+        /// The thread; `null` looks in the inbox only.
+        thread: Option<ThreadId>,
+        /// The request.
+        request: RequestId,
+    },
+    /// A part of a stored text, from the host.
+    Body {
+        /// The host.
+        host: HostId,
+        /// Its address.
+        hash: BlobHash,
+        /// First byte.
+        offset: u64,
+        /// Bytes, at most 256 KiB.
+        len: u32,
+    },
+    /// What came of a command of this device, as far as it is still known.
+    Outcome {
+        /// The command.
+        command: CommandId,
+    },
+}
+
+impl From<Query> for EngineQuery {
+    fn from(query: Query) -> Self {
+        match query {
+            Query::OlderItems {
+                host,
+                thread,
+                before,
+                max_bytes,
+            } => Self::OlderItems {
+                host,
+                thread,
+                before,
+                max_bytes,
+            },
+            Query::Request {
+                host,
+                thread,
+                request,
+            } => Self::Request {
+                host,
+                thread,
+                request,
+            },
+            Query::Body {
+                host,
+                hash,
+                offset,
+                len,
+            } => Self::Body {
+                host,
+                hash,
+                offset,
+                len,
+            },
+            Query::Outcome { command } => Self::Outcome { command },
+        }
+    }
+}
+
+/// The answer to a `Query`.
+#[derive(Debug, Clone, uniffi::Enum)]
+pub enum Page {
+    /// Older items, oldest first.
+    Items {
+        /// The items.
+        rows: Vec<TimelineRow>,
+        /// Whether still older ones exist.
+        older: bool,
+    },
+    /// A request.
+    Request {
+        /// The request.
+        request: RequestId,
+        /// Its thread.
+        thread: ThreadId,
+        /// Where it stands.
+        status: RequestStatus,
+        /// Hash of what it asks.
+        content_hash: ContentHash,
+        /// Whether its text is proven to be what an answer is for.
+        verified: bool,
+        /// This device's answer that is on its way.
+        sending: Option<CommandId>,
+    },
+    /// A part of a text.
+    Body {
+        /// First byte.
+        offset: u64,
+        /// Bytes of the whole.
+        total: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// What came of a command.
+    Outcome {
+        /// Its place in the outbox, while it is there.
+        delivery: Option<DeliveryRow>,
+        /// What came of it.
+        outcome: Option<CommandOutcome>,
+    },
+}
+
+impl From<EnginePage> for Page {
+    fn from(page: EnginePage) -> Self {
+        match page {
+            EnginePage::Items { rows, older } => Self::Items { rows, older },
+            EnginePage::Request(page) => Self::Request {
+                request: page.request.id,
+                thread: page.thread,
+                status: page.request.status.clone(),
+                content_hash: page.request.content_hash,
+                verified: page.verified,
+                sending: page.sending,
+            },
+            EnginePage::Body {
+                offset,
+                total,
+                bytes,
+            } => Self::Body {
+                offset,
+                total,
+                bytes,
+            },
+            EnginePage::Outcome { delivery, outcome } => Self::Outcome {
+                delivery,
+                outcome: outcome.map(Into::into),
+            },
+            // Only asked for by tests in Rust.
+            EnginePage::Digest { .. } => Self::Outcome {
+                delivery: None,
+                outcome: None,
+            },
+        }
+    }
+}
