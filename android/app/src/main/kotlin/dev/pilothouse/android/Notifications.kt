@@ -112,12 +112,12 @@ class Notifications(private val context: Context, private val newNonce: () -> St
             .setVisibility(Notification.VISIBILITY_PRIVATE).setPublicVersion(public)
     }
 
+    /** A summary counts what waits, and goes with the last of it: results go by themselves and would leave it alone. */
     private fun summarise(faces: Map<RequestKey, Face>) {
-        val groups = faces.entries.groupBy { it.key.host }
+        val groups = faces.values.filterIsInstance<Face.Asks>().groupBy { it.item.key.host }
         for (old in manager.activeNotifications) if (old.id == SUMMARY && old.tag !in groups) manager.cancel(old.tag, SUMMARY)
-        for ((hostId, members) in groups) {
-            val host = members.firstNotNullOfOrNull { it.value.item?.host } ?: continue
-            val waiting = members.mapNotNull { it.value as? Face.Asks }
+        for ((hostId, waiting) in groups) {
+            val host = waiting.first().item.host
             val style = Notification.InboxStyle()
             waiting.forEach { style.addLine(it.item.title) }
             val title = context.resources.getQuantityString(R.plurals.host_waits, waiting.size, host, waiting.size)

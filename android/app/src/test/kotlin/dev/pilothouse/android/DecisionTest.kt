@@ -133,6 +133,16 @@ class DecisionTest {
         assertEquals("Not sent: the request has changed. Look at it again.", shown().title)
     }
 
+    @Test fun case_17_a_button_of_an_earlier_posting_is_refused_even_if_the_text_is_the_same() {
+        app.core.tells(item)
+        val old = shown()
+        app.core.tells()
+        app.core.tells(item)
+        shade.tap(old, "Approve")
+        assertEquals(emptyList<Answer>(), app.core.outbox)
+        assertEquals(listOf("Approve", "Deny", "Review"), shown().labels)
+    }
+
     @Test fun case_17_a_tap_that_the_core_refuses_says_why() {
         app.core.tells(item)
         app.core.refusal = Outcome.Gone

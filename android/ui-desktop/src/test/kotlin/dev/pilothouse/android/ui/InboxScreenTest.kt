@@ -85,6 +85,11 @@ class InboxScreenTest {
         onNodeWithText("Contains characters that are hidden or look like others (1), shown as ⟨U+…⟩.").assertIsDisplayed()
     }
 
+    @Test fun what_to_know_before_approving_stands_above_the_text() = runComposeUiTest {
+        show(request("r1").copy(hints = listOf("Leaves the sandbox")), reviewing = "h1/t1/r1")
+        onNodeWithText("Leaves the sandbox").assertIsDisplayed()
+    }
+
     @Test fun approve_and_deny_are_far_apart() = runComposeUiTest {
         show(request("r1"))
         val gap = onNodeWithTag("approve-r1").getBoundsInRoot().left - onNodeWithTag("deny-r1").getBoundsInRoot().right

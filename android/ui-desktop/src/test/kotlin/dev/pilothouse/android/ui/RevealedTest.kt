@@ -54,6 +54,12 @@ class RevealedTest {
         assertNull(item.copy(subject = item.subject.copy(command = "ls\u200B")).quickApproval())
         assertNull(item.copy(subject = item.subject.copy(cwd = "/home/\u202Eaim")).quickApproval())
         assertNull(item.copy(subject = Subject()).quickApproval())
+        assertNull(item.copy(subject = item.subject.copy(incomplete = true)).quickApproval())
+    }
+
+    @Test fun everything_that_an_approval_would_allow_is_in_the_text() {
+        val subject = Subject("make", reach = listOf("/etc/hosts"), changes = listOf(Change("src/lib.rs", "-a\n+b\n")), text = "the plan")
+        assertEquals("make\n/etc/hosts\nsrc/lib.rs\n-a\n+b\nthe plan", subject.revealed().text)
     }
 
     @Test fun deny_lets_the_turn_go_on_where_the_agent_can() {

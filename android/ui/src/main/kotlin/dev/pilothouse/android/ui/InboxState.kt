@@ -29,6 +29,8 @@ data class RequestItem(
     val oneTapAllowed: Boolean,
     /** The host advises against it: never one tap. */
     val defaultToNo: Boolean,
+    /** In words what to know before approving. */
+    val hints: List<String> = emptyList(),
     val openedAtMs: Long,
     val expiresAtMs: Long?,
     val progress: Progress,
@@ -62,16 +64,27 @@ enum class Progress {
 data class Subject(
     val command: String? = null,
     val cwd: String? = null,
-    val paths: List<String> = emptyList(),
-    val diff: String? = null,
+    val changes: List<Change> = emptyList(),
+    /** Paths or hosts that it would reach. */
+    val reach: List<String> = emptyList(),
+    /** A plan, or the text of something that this app does not know. */
+    val text: String? = null,
     /** What the agent says that it is for. Its words, not facts. */
     val reason: String? = null,
+    /** The agent sent only a part of what it asks for. */
+    val incomplete: Boolean = false,
 ) {
     /** Everything that an approval would allow, as one text with nothing in it hidden. */
-    fun revealed(): Revealed = reveal(listOfNotNull(command, paths.joinToString("\n").ifEmpty { null }, diff).joinToString("\n"))
+    fun revealed(): Revealed {
+        val parts = listOfNotNull(command) + reach + changes.map { "${it.path}\n${it.diff}".trimEnd() } + listOfNotNull(text)
+        return reveal(parts.joinToString("\n"))
+    }
 
     fun revealedCwd(): Revealed? = cwd?.let(::reveal)
 }
+
+/** What becomes of one file. */
+data class Change(val path: String, val diff: String)
 
 /** An answer that the agent offers, with its own label and exact reach. */
 data class AnswerOption(val id: String, val label: String, val effect: Effect, val reach: String = "")
@@ -85,7 +98,7 @@ enum class Effect {
 /** The option that one tap on Approve stands for, or null where the request has to be opened and read first. */
 fun RequestItem.quickApproval(): AnswerOption? {
     val judgedByReading = kind == RequestKind.Question || kind == RequestKind.Plan || kind == RequestKind.SignIn || kind == RequestKind.Unknown
-    if (judgedByReading || !oneTapAllowed || defaultToNo) return null
+    if (judgedByReading || !oneTapAllowed || defaultToNo || subject.incomplete) return null
     val shown = subject.revealed()
     if (shown.text.isBlank() || !shown.plain || subject.revealedCwd()?.plain == false) return null
     return options.firstOrNull { it.effect == Effect.AllowOnce }

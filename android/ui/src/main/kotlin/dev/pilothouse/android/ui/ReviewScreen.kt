@@ -65,6 +65,8 @@ private fun WholeSubject(item: RequestItem) {
     val shown = subject.revealed()
     val marked = shown.marked + (subject.revealedCwd()?.marked ?: 0)
     if (marked > 0) Text("Contains characters that are hidden or look like others ($marked), shown as ⟨U+…⟩.", color = MaterialTheme.colorScheme.error)
+    if (subject.incomplete) Text("The agent sent only a part of it.", color = MaterialTheme.colorScheme.error)
+    item.hints.forEach { Text(it, color = MaterialTheme.colorScheme.error) }
     Verbatim(shown.text)
     subject.revealedCwd()?.let { Verbatim("in ${it.text}", style = MaterialTheme.typography.bodySmall) }
     subject.reason?.let { Text("The agent says: “${reveal(it).text}”", style = MaterialTheme.typography.bodyMedium) }
