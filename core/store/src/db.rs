@@ -53,6 +53,9 @@ pub(crate) struct Db {
     synced: Cell<bool>,
     /// A failure inside a callback that cannot return one; refuses the commit.
     fault: RefCell<Option<StoreError>>,
+    /// Rows that were stepped over without an index that leads to them.
+    #[cfg(test)]
+    scanned: Cell<i32>,
 }
 
 impl std::fmt::Debug for Db {
@@ -124,7 +127,21 @@ impl Db {
             path: path.to_owned(),
             synced: Cell::new(false),
             fault: RefCell::new(None),
+            #[cfg(test)]
+            scanned: Cell::new(0),
         }
+    }
+
+    /// Rows stepped over without an index that leads to them, since this was asked last.
+    #[cfg(test)]
+    pub(crate) fn take_scanned(&self) -> i32 {
+        self.scanned.take()
+    }
+
+    #[cfg(test)]
+    fn note_scanned(&self, statement: &rusqlite::Statement<'_>) {
+        let steps = statement.reset_status(rusqlite::StatementStatus::FullscanStep);
+        self.scanned.set(self.scanned.get() + steps);
     }
 
     /// The file.
@@ -174,10 +191,14 @@ impl Db {
     ) -> Result<Option<T>> {
         let mut statement = self.conn.prepare_cached(sql).map_err(self.fail(doing))?;
         let mut rows = statement.query(params).map_err(self.fail(doing))?;
-        match rows.next().map_err(self.fail(doing))? {
+        let found = match rows.next().map_err(self.fail(doing))? {
             Some(row) => read(row).map(Some).map_err(self.fail(doing)),
             None => Ok(None),
-        }
+        };
+        drop(rows);
+        #[cfg(test)]
+        self.note_scanned(&statement);
+        found
     }
 
     /// Reads all rows.
@@ -211,6 +232,9 @@ impl Db {
                 break;
             }
         }
+        drop(rows);
+        #[cfg(test)]
+        self.note_scanned(&statement);
         Ok(())
     }
 
@@ -334,7 +358,7 @@ impl Drop for OpenTransaction<'_> {
     }
 }
 
-fn sort(path: &Path, doing: &'static str, source: rusqlite::Error) -> StoreError {
+pub(crate) fn sort(path: &Path, doing: &'static str, source: rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     let Some(code) = source.sqlite_error() else {
         return match source {

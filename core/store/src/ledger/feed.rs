@@ -127,8 +127,8 @@ impl LedgerReads {
         let mut out = Vec::new();
         self.db.scan(
             doing,
-            "SELECT threads.thread, rows.json FROM rows JOIN threads ON threads.number = rows.thread \
-             WHERE rows.open IS NOT NULL ORDER BY rows.row",
+            "SELECT threads.thread, rows.json FROM rows INDEXED BY rows_open \
+             JOIN threads ON threads.number = rows.thread WHERE rows.open IS NOT NULL ORDER BY rows.row",
             [],
             |row| {
                 let (thread, json) = (|| {
@@ -157,7 +157,7 @@ impl LedgerReads {
         let mut out = Vec::new();
         self.db.scan(
             doing,
-            "SELECT json FROM rows WHERE open IN (1, 2, 3) AND thread = (SELECT number FROM threads WHERE thread = ?1) \
+            "SELECT json FROM rows INDEXED BY rows_open WHERE open IN (1, 2, 3) AND thread = (SELECT number FROM threads WHERE thread = ?1) \
              ORDER BY row",
             [thread.as_bytes()],
             |row| {
@@ -176,7 +176,7 @@ impl LedgerReads {
     pub fn waiting_counts(&self) -> Result<WaitingCounts> {
         let marks = self.db.all(
             "counting open requests",
-            "SELECT open, count(*) FROM rows WHERE open IS NOT NULL GROUP BY open",
+            "SELECT open, count(*) FROM rows INDEXED BY rows_open WHERE open IS NOT NULL GROUP BY open",
             [],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;

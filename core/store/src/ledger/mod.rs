@@ -151,15 +151,17 @@ impl LedgerStore {
         work: impl FnOnce(&mut LedgerTx<'_>) -> std::result::Result<T, E>,
         durability: Durability,
     ) -> std::result::Result<T, E> {
-        let result = self
+        // Numbers given inside go with a rollback, whether by an error or by a panic.
+        let mut forget = ForgetNumbers {
+            numbers: &self.numbers,
+            committed: false,
+        };
+        let value = self
             .reads
             .db
-            .transaction(durability, || work(&mut LedgerTx { store: self }));
-        if result.is_err() {
-            // Numbers given inside were rolled back.
-            self.numbers.borrow_mut().clear();
-        }
-        result
+            .transaction(durability, || work(&mut LedgerTx { store: self }))?;
+        forget.committed = true;
+        Ok(value)
     }
 
     /// Moves the write-ahead log into the database as far as no reader stands in the way; for idle moments, so that
@@ -177,6 +179,19 @@ impl LedgerStore {
                 |row| Ok(nat(row.get::<_, i64>(1)?).saturating_sub(nat(row.get(2)?))),
             )
             .map(Option::unwrap_or_default)
+    }
+}
+
+struct ForgetNumbers<'a> {
+    numbers: &'a RefCell<HashMap<ThreadId, i64>>,
+    committed: bool,
+}
+
+impl Drop for ForgetNumbers<'_> {
+    fn drop(&mut self) {
+        if !self.committed {
+            self.numbers.borrow_mut().clear();
+        }
     }
 }
 

@@ -1,4 +1,13 @@
 //! The store as its users see it: real files, real processes, real full disks.
 
+mod blobs_and_texts;
+mod commands;
+mod crash;
+mod disk;
+mod feed;
 mod ledger;
+mod outbox;
+mod rebuild;
+mod replica;
 mod support;
+mod window;

@@ -1,0 +1,402 @@
+//! Hosts, feeds and opened threads on a device.
+
+use super::support::*;
+use crate::{Durability, HostRow, ReplicaStore, ReplicaTx, StoreError};
+use pilothouse_domain::{
+    ContentHash, Event, ItemStatus, Policy, RequestStatus, Row, Scope, ThreadSummary,
+    feed::{FeedCursor, FeedThread, FeedUpdate},
+    item::Body,
+    request::RequestKind,
+    row::{LiveText, OpenItem, RowKind, WaitingCounts},
+};
+
+fn host() -> HostRow {
+    HostRow {
+        host: HOST,
+        name: "desk".into(),
+        addresses: vec!["10.0.0.2:7433".into(), "desk.local:7433".into()],
+        spki: ContentHash::of("host key"),
+        device: DEVICE,
+        scopes: vec![Scope::Read, Scope::Operate],
+        paired_at_ms: 5,
+        revoked: false,
+        last_seen_ms: None,
+    }
+}
+
+fn store() -> (tempfile::TempDir, ReplicaStore) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = ReplicaStore::open(dir.path()).unwrap();
+    write(&mut store, |tx| tx.put_host(&host()));
+    (dir, store)
+}
+
+fn write<T>(
+    store: &mut ReplicaStore,
+    work: impl FnOnce(&mut ReplicaTx<'_>) -> Result<T, StoreError>,
+) -> T {
+    store.transaction(work, Durability::Lazy).unwrap()
+}
+
+/// The line of a thread, as a ledger makes it.
+fn summary(n: u8, updated_at_ms: u64) -> ThreadSummary {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = open(dir.path());
+    append_all(&mut ledger, thread(n), vec![vec![created(thread(n))]]);
+    ThreadSummary {
+        updated_at_ms,
+        ..ledger.summary(thread(n)).unwrap().unwrap()
+    }
+}
+
+#[test]
+fn a_host_is_kept_with_its_feed_and_policy() {
+    let (dir, mut store) = store();
+    assert_eq!(store.hosts().unwrap(), [host()]);
+    assert_eq!(store.feed_cursor(HOST).unwrap(), FeedCursor::default());
+    let cursor = FeedCursor {
+        epoch: EPOCH,
+        revision: 7,
+    };
+    let policy = Policy {
+        version: 3,
+        ..Policy::default()
+    };
+    write(&mut store, |tx| {
+        tx.put_feed_cursor(HOST, cursor)?;
+        tx.put_policy(HOST, &policy)?;
+        tx.host_seen(HOST, 77)?;
+        tx.put_setting("theme", "dark")
+    });
+    let renamed = HostRow {
+        name: "desk 2".into(),
+        last_seen_ms: Some(77),
+        ..host()
+    };
+    write(&mut store, |tx| tx.put_host(&renamed));
+    drop(store);
+    let mut store = ReplicaStore::open(dir.path()).unwrap();
+    assert_eq!(store.host(HOST).unwrap(), Some(renamed));
+    assert_eq!(store.feed_cursor(HOST).unwrap(), cursor);
+    assert_eq!(store.policy(HOST).unwrap(), Some(policy));
+    assert_eq!(store.setting("theme").unwrap().as_deref(), Some("dark"));
+    write(&mut store, |tx| tx.remove_host(HOST));
+    assert!(store.hosts().unwrap().is_empty());
+}
+
+#[test]
+fn a_step_of_the_feed_replaces_what_was_known_of_its_threads() {
+    let (_dir, mut store) = store();
+    let step = |revision, reset, threads: Vec<(u8, Vec<u64>)>, removed: Vec<u8>| FeedUpdate {
+        cursor: FeedCursor {
+            epoch: EPOCH,
+            revision,
+        },
+        reset,
+        threads: threads
+            .into_iter()
+            .map(|(n, requests)| FeedThread {
+                summary: summary(n, u64::from(n)),
+                requests: requests
+                    .into_iter()
+                    .map(|n| request(n, RequestKind::Command))
+                    .collect(),
+            })
+            .collect(),
+        removed: removed.into_iter().map(thread).collect(),
+        counts: WaitingCounts {
+            approvals: 42,
+            questions: 1,
+        },
+        more: false,
+    };
+    let inbox = |store: &ReplicaStore| -> Vec<(u8, u64)> {
+        store
+            .inbox()
+            .unwrap()
+            .into_iter()
+            .map(|(host, entry)| {
+                assert_eq!(host, HOST);
+                let n = u64::from_be_bytes(entry.request.id.as_bytes()[..8].try_into().unwrap());
+                (entry.thread.as_bytes()[0], n)
+            })
+            .collect()
+    };
+    let threads = |store: &ReplicaStore| -> Vec<u8> {
+        store
+            .summaries(10)
+            .unwrap()
+            .into_iter()
+            .map(|(_, summary)| summary.thread.as_bytes()[0])
+            .collect()
+    };
+    let first = step(
+        3,
+        false,
+        vec![(1, vec![10, 11]), (2, vec![20]), (3, vec![])],
+        vec![],
+    );
+    write(&mut store, |tx| tx.apply_feed(HOST, &first));
+    assert_eq!(threads(&store), [3, 2, 1], "last changed first");
+    assert_eq!(inbox(&store), [(1, 10), (1, 11), (2, 20)]);
+    assert_eq!(store.waiting_counts(HOST).unwrap().approvals, 3);
+    assert_eq!(store.stated_counts(HOST).unwrap().unwrap().approvals, 42);
+    // One answered, one new; those that stay keep their place.
+    let second = step(4, false, vec![(1, vec![12, 11])], vec![2]);
+    write(&mut store, |tx| tx.apply_feed(HOST, &second));
+    assert_eq!(threads(&store), [3, 1]);
+    assert_eq!(inbox(&store), [(1, 11), (1, 12)]);
+    assert_eq!(store.feed_cursor(HOST).unwrap().revision, 4);
+    // Applying the same step again changes nothing.
+    write(&mut store, |tx| tx.apply_feed(HOST, &second));
+    assert_eq!(inbox(&store), [(1, 11), (1, 12)]);
+    let reset = step(1, true, vec![(5, vec![50])], vec![]);
+    write(&mut store, |tx| tx.apply_feed(HOST, &reset));
+    assert_eq!((threads(&store), inbox(&store)), (vec![5], vec![(5, 50)]));
+    assert_eq!(store.feed_cursor(HOST).unwrap().revision, 1);
+}
+
+#[test]
+fn a_closed_request_leaves_the_inbox() {
+    let (_dir, mut store) = store();
+    let mut asked = request(1, RequestKind::UserInput);
+    write(&mut store, |tx| tx.put_request(HOST, thread(1), &asked));
+    assert_eq!(
+        store.open_request(HOST, asked.id).unwrap().unwrap().thread,
+        thread(1)
+    );
+    assert_eq!(store.waiting_counts(HOST).unwrap().questions, 1);
+    asked.status = RequestStatus::Answering {
+        answer: answer(),
+        by: DEVICE,
+        at_ms: 1,
+    };
+    write(&mut store, |tx| tx.put_request(HOST, thread(1), &asked));
+    assert_eq!(
+        store.waiting_counts(HOST).unwrap(),
+        WaitingCounts::default()
+    );
+    assert_eq!(store.inbox().unwrap().len(), 1);
+    asked.status = RequestStatus::Expired;
+    write(&mut store, |tx| tx.put_request(HOST, thread(1), &asked));
+    assert!(store.inbox().unwrap().is_empty());
+}
+
+#[test]
+fn snapshot_and_entries_give_the_ledgers_digest_and_rows() {
+    let ledger_dir = tempfile::tempdir().unwrap();
+    let mut ledger = open(ledger_dir.path());
+    append_all(
+        &mut ledger,
+        thread(1),
+        vec![
+            vec![created(thread(1))],
+            vec![Event::ItemOpened { item: item(1, "x") }],
+        ],
+    );
+    let (_dir, mut store) = store();
+    let snapshot = ledger.snapshot(thread(1)).unwrap();
+    let rows = ledger.tail_rows(thread(1), 50_000).unwrap();
+    let mut open_item = item(2, "");
+    open_item.status = ItemStatus::Open;
+    let later = append_all(
+        &mut ledger,
+        thread(1),
+        vec![
+            vec![Event::ItemOpened { item: open_item }],
+            vec![
+                Event::RequestOpened {
+                    request: Box::new(request(3, RequestKind::Command)),
+                },
+                Event::ItemClosed {
+                    item: item_id(2),
+                    status: ItemStatus::Completed,
+                    content: None,
+                    streamed: Some(Body::inline("done")),
+                },
+            ],
+        ],
+    );
+    write(&mut store, |tx| {
+        tx.reset_thread(HOST, &snapshot, &rows, &[])
+    });
+    assert_eq!(
+        store.state(thread(1)).unwrap(),
+        Some((HOST, snapshot.clone()))
+    );
+    write(&mut store, |tx| {
+        tx.apply_entries(thread(1), &later[..1])?;
+        tx.append_live(
+            thread(1),
+            &LiveText {
+                item: item_id(2),
+                offset: 0,
+                text: "do".into(),
+            },
+        )
+    });
+    assert_eq!(store.open_items(thread(1), 100).unwrap()[0].text, "do");
+    // Entries that were applied are passed over; the close takes the saved text away.
+    let now = write(&mut store, |tx| tx.apply_entries(thread(1), &later));
+    assert!(store.open_items(thread(1), 100).unwrap().is_empty());
+    let there = ledger.snapshot(thread(1)).unwrap();
+    assert_eq!(now, there);
+    assert_eq!(
+        now.state.digest(&now.cursor),
+        there.state.digest(&there.cursor)
+    );
+    assert_eq!(
+        store.all_rows(thread(1)).unwrap(),
+        ledger.all_rows(thread(1)).unwrap()
+    );
+    // An older snapshot and its rows replace all of it.
+    write(&mut store, |tx| {
+        tx.reset_thread(HOST, &snapshot, &rows, &[])
+    });
+    assert_eq!(store.all_rows(thread(1)).unwrap().len(), rows.len());
+    assert_eq!(store.threads_of(HOST).unwrap(), [thread(1)]);
+}
+
+#[test]
+fn entries_with_a_gap_are_refused_and_nothing_of_them_is_kept() {
+    let ledger_dir = tempfile::tempdir().unwrap();
+    let mut ledger = open(ledger_dir.path());
+    append_all(&mut ledger, thread(1), vec![vec![created(thread(1))]]);
+    let (_dir, mut store) = store();
+    let snapshot = ledger.snapshot(thread(1)).unwrap();
+    write(&mut store, |tx| tx.reset_thread(HOST, &snapshot, &[], &[]));
+    let mut later = append_all(
+        &mut ledger,
+        thread(1),
+        vec![
+            vec![Event::ItemOpened { item: item(1, "x") }],
+            Vec::new(),
+            Vec::new(),
+        ],
+    );
+    later.remove(1);
+    let error = store
+        .transaction(|tx| tx.apply_entries(thread(1), &later), Durability::Lazy)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            StoreError::Gap {
+                applied: 2,
+                came: 4,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(store.state(thread(1)).unwrap(), Some((HOST, snapshot)));
+    assert!(store.all_rows(thread(1)).unwrap().is_empty());
+    let error = store
+        .transaction(|tx| tx.apply_entries(thread(2), &later), Durability::Lazy)
+        .unwrap_err();
+    assert!(matches!(error, StoreError::Missing { .. }), "{error:?}");
+}
+
+#[test]
+fn live_text_heals_repeats_and_begins_anew_after_a_jump() {
+    let ledger_dir = tempfile::tempdir().unwrap();
+    let mut ledger = open(ledger_dir.path());
+    append_all(&mut ledger, thread(1), vec![vec![created(thread(1))]]);
+    let (_dir, mut store) = store();
+    let snapshot = ledger.snapshot(thread(1)).unwrap();
+    let open_item = |from, text: &str| OpenItem {
+        item: item_id(1),
+        from,
+        text: text.into(),
+    };
+    write(&mut store, |tx| {
+        tx.reset_thread(HOST, &snapshot, &[], &[open_item(100, "öl")])
+    });
+    for (offset, text, from, expected) in [
+        (103, " und", 100, "öl und"),
+        (102, "l und S", 100, "öl und S"),
+        (50, "old", 100, "öl und S"),
+        (109, "and", 100, "öl und Sand"),
+        (500, "far", 500, "far"),
+        (503, "!", 500, "far!"),
+    ] {
+        write(&mut store, |tx| {
+            tx.append_live(
+                thread(1),
+                &LiveText {
+                    item: item_id(1),
+                    offset,
+                    text: text.into(),
+                },
+            )
+        });
+        assert_eq!(
+            store.open_items(thread(1), 1000).unwrap(),
+            [open_item(from, expected)],
+            "{text} at {offset}"
+        );
+    }
+    write(&mut store, |tx| {
+        tx.put_open_item(thread(1), &open_item(0, "all"))
+    });
+    let whole = store.open_text(item_id(1)).unwrap().unwrap();
+    assert_eq!(
+        (whole.text.as_str(), whole.starts_at, whole.ends_at),
+        ("all", 0, 3)
+    );
+    write(&mut store, |tx| tx.forget_thread(thread(1)));
+    assert_eq!(store.open_text(item_id(1)).unwrap(), None);
+    assert_eq!(store.state(thread(1)).unwrap(), None);
+}
+
+#[test]
+fn older_rows_do_not_overwrite_newer_ones() {
+    let ledger_dir = tempfile::tempdir().unwrap();
+    let mut ledger = open(ledger_dir.path());
+    append_all(&mut ledger, thread(1), vec![vec![created(thread(1))]]);
+    let (_dir, mut store) = store();
+    let snapshot = ledger.snapshot(thread(1)).unwrap();
+    let row = |n, text| Row::Item(item(n, text));
+    write(&mut store, |tx| {
+        tx.reset_thread(HOST, &snapshot, &[row(5, "new")], &[])?;
+        tx.add_older_rows(thread(1), &[row(4, "older"), row(5, "as it was")])
+    });
+    let key = RowKind::Item.key(item_id(5).as_bytes());
+    assert_eq!(store.row(thread(1), key).unwrap(), Some(row(5, "new")));
+    let window = store.items_before(thread(1), None, 10_000).unwrap();
+    assert_eq!(window.rows, [row(4, "older"), row(5, "new")]);
+}
+
+#[test]
+fn a_writer_in_the_same_file_is_noticed_and_ones_own_writing_is_not() {
+    let (dir, mut store) = store();
+    assert!(!store.changed_since().unwrap());
+    write(&mut store, |tx| tx.put_setting("a", "b"));
+    assert!(!store.changed_since().unwrap(), "its own");
+    let reader = store.reader().unwrap();
+    let mut other = ReplicaStore::open(dir.path()).unwrap();
+    write(&mut other, |tx| tx.put_setting("a", "c"));
+    assert!(store.changed_since().unwrap());
+    assert!(!store.changed_since().unwrap());
+    assert!(reader.changed_since().unwrap());
+    assert_eq!(reader.setting("a").unwrap().as_deref(), Some("c"));
+}
+
+#[test]
+fn a_newer_replica_is_refused() {
+    let (dir, store) = store();
+    drop(store);
+    tamper(&dir.path().join("replica.db"), "PRAGMA user_version = 7");
+    let error = ReplicaStore::open(dir.path()).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            StoreError::NewerDatabase {
+                found: 7,
+                known: 1,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
