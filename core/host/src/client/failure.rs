@@ -1,6 +1,6 @@
 //! Why a verb did not do what was asked, with the exit code that says so to a script.
 
-use pilothouse_domain::{CommandId, Refusal};
+use pilothouse_domain::{CommandId, Refusal, request::Answer};
 use serde::Serialize;
 use std::{io, process::ExitCode};
 
@@ -100,7 +100,12 @@ impl Failure {
             _ => Code::Refused,
         };
         let mut failure = Self::new(code, format!("{doing}: {refusal}")).next(refusal.next_step());
-        failure.refusal = Some(Box::new(refusal.clone()));
+        let mut refusal = refusal.clone();
+        if let Refusal::AlreadyAnswered { answer: Some(Answer::Reply { replies }), .. } = &mut refusal {
+            // Which of the questions was a secret is not known here.
+            replies.iter_mut().for_each(|reply| reply.text = None);
+        }
+        failure.refusal = Some(Box::new(refusal));
         failure
     }
 }

@@ -55,8 +55,7 @@ pub(crate) fn neutral(raw: &str) -> String {
 pub(crate) fn one_line(raw: &str, max: usize) -> String {
     let revealed = reveal(raw).text;
     let mut line = String::new();
-    let mut length = 0;
-    for c in revealed.chars() {
+    for (length, c) in revealed.chars().enumerate() {
         if length + 1 >= max && max > 0 {
             line.push('…');
             return line;
@@ -68,7 +67,6 @@ pub(crate) fn one_line(raw: &str, max: usize) -> String {
         } else {
             c
         });
-        length += 1;
     }
     line
 }

@@ -1,0 +1,192 @@
+//! Which agents this host has: those of `host.toml`, or what is installed.
+
+use crate::{
+    config::{AgentConfig, Config},
+    state::{Notes, home},
+};
+use pilothouse_domain::{AgentName, policy::AgentPolicy};
+use pilothouse_ledger::AgentSpec;
+use pilothouse_providers::{contract::ProviderAdapter, process::exec_supervised, registry};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{ExitCode, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{process::Command, time::timeout};
+
+/// Time for an agent to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Characters of a version that are shown.
+const VERSION_CHARS: usize = 60;
+
+/// Families whose agents are found without configuration: family, program, arguments.
+const FINDABLE: &[(&str, &str, &[&str])] = &[("codex", "codex", &["app-server"])];
+
+/// Where programs are besides `PATH`, under the home directory: where npm, cargo and installers put them.
+const USUAL_PLACES: &[&str] = &[".local/bin", ".npm-global/bin", "bin", ".cargo/bin", ".bun/bin", ".volta/bin"];
+
+/// The protocols that this version speaks.
+pub(crate) fn built_protocols() -> Vec<&'static str> {
+    registry::families().iter().map(|adapter| adapter.family()).collect()
+}
+
+/// An agent that can be started.
+#[derive(Clone)]
+pub(crate) struct Agent {
+    pub(crate) name: AgentName,
+    pub(crate) config: AgentConfig,
+    pub(crate) adapter: Arc<dyn ProviderAdapter>,
+}
+
+impl Agent {
+    pub(crate) fn spec(&self) -> AgentSpec {
+        AgentSpec {
+            adapter: self.adapter.clone(),
+            command: self.config.command.clone(),
+            env: self.config.env.clone(),
+            cwd: self.config.cwd.clone(),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> AgentPolicy {
+        AgentPolicy {
+            family: self.config.protocol.clone(),
+            modes: self.adapter.modes(),
+            capabilities: self.adapter.profile().set(),
+        }
+    }
+
+    /// Where its program is; `None` if it is not there.
+    pub(crate) fn program(&self) -> Option<PathBuf> {
+        let program = self.config.command.first()?;
+        let path = self.config.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
+        find_program(program, path.as_deref())
+    }
+
+    /// Asks it for its version: `PROGRAM … --version`, without the argument that starts its server.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub(crate) async fn version(&self) -> Result<String, String> {
+        let mut command = self.config.command.iter();
+        let program = command.next().map_or("", String::as_str);
+        let arguments: Vec<_> = command.take_while(|argument| *argument != "app-server").collect();
+        let mut child = Command::new(program);
+        child
+            .args(arguments)
+            .arg("--version")
+            .envs(&self.config.env)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        if let Some(cwd) = &self.config.cwd {
+            child.current_dir(cwd);
+        }
+        let output = match timeout(VERSION_TIMEOUT, child.output()).await {
+            Ok(output) => output.map_err(|error| format!("`{program}` cannot be started: {error}"))?,
+            Err(_) => return Err(format!("`{program} --version` gave no answer in {} s", VERSION_TIMEOUT.as_secs())),
+        };
+        if !output.status.success() {
+            return Err(format!("`{program} --version` ended with {}", output.status));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+        let shown = |line: &str| line.chars().filter(|c| !c.is_control()).take(VERSION_CHARS).collect();
+        line.map(shown).ok_or_else(|| format!("`{program} --version` said nothing"))
+    }
+
+    /// Whether somebody is signed in, as far as its files tell. Only looks whether they are there, never into secrets.
+    pub(crate) fn sign_in(&self) -> SignIn {
+        if self.config.protocol != "codex" {
+            return SignIn::Unknown;
+        }
+        let variable = |name: &str| {
+            self.config.env.get(name).cloned().or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+        };
+        let Some(dir) = variable("CODEX_HOME").map(PathBuf::from).or_else(|| Some(home()?.join(".codex"))) else {
+            return SignIn::Unknown;
+        };
+        if dir.join("auth.json").is_file() {
+            return SignIn::Found(format!("signed in: {}", dir.join("auth.json").display()));
+        }
+        if let Some(name) = ["CODEX_API_KEY", "OPENAI_API_KEY"].into_iter().find(|name| variable(name).is_some()) {
+            return SignIn::Found(format!("a key in {name}"));
+        }
+        let config = std::fs::read_to_string(dir.join("config.toml")).unwrap_or_default();
+        if config.lines().any(|line| line.trim_start().starts_with("model_provider")) {
+            return SignIn::Found("its own model provider in config.toml".to_owned());
+        }
+        SignIn::Missing(format!("no sign-in in {}", dir.display()))
+    }
+}
+
+/// Whether somebody is signed in at an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SignIn {
+    /// Yes, and how it shows.
+    Found(String),
+    /// Nothing that looks like it.
+    Missing(String),
+    /// Not known how to look.
+    Unknown,
+}
+
+/// The agents of a configuration, or the installed ones if it names none. The second value is where found ones are, to
+/// be remembered.
+pub(crate) fn choose(config: &Config, notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
+    if config.agents.is_empty() {
+        return find_installed(notes);
+    }
+    let agents = config.agents.iter().filter_map(|(name, agent)| {
+        let adapter = registry::family(&agent.protocol)?;
+        Some(Agent { name: name.clone(), config: agent.clone(), adapter })
+    });
+    (agents.collect(), BTreeMap::new())
+}
+
+fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
+    let mut agents = Vec::new();
+    let mut places = BTreeMap::new();
+    for (family, program, arguments) in FINDABLE {
+        let usual = || home().into_iter().flat_map(|home| USUAL_PLACES.iter().map(move |place| home.join(place)));
+        let found = find_program(program, std::env::var_os("PATH").as_deref())
+            .or_else(|| notes.agents.get(*family).filter(|path| is_program(path)).cloned())
+            .or_else(|| usual().map(|place| place.join(program)).find(|path| is_program(path)));
+        let (Some(path), Some(adapter)) = (found, registry::family(family)) else { continue };
+        let mut command = vec![path.to_string_lossy().into_owned()];
+        command.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        let protocol = (*family).to_owned();
+        agents.push(Agent {
+            name: AgentName::from(*family),
+            config: AgentConfig { protocol, command, env: BTreeMap::new(), cwd: None },
+            adapter,
+        });
+        places.insert((*family).to_owned(), path);
+    }
+    (agents, places)
+}
+
+/// Where a program is: itself if it is a path, else the first of that name in `path`.
+fn find_program(program: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| is_program(path));
+    }
+    std::env::split_paths(path?).map(|dir| dir.join(program)).find(|candidate| is_program(candidate))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Becomes an agent, in a process group of its own that dies with the daemon. Returns only if that failed.
+pub(crate) fn exec(parent: u32, command: &[OsString]) -> ExitCode {
+    let Err(error) = exec_supervised(parent, command);
+    // The daemon keeps the agent's stderr and shows its end.
+    let _ = writeln!(io::stderr(), "pilothouse agent-exec: {error}");
+    ExitCode::from(127)
+}

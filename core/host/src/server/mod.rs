@@ -1,0 +1,167 @@
+//! The wire's side of the daemon: one task per connection of a device, over one ledger.
+//!
+//! A connection proves a key (in `wire`). A key that is not paired may send one `pair`; a paired one says `hello`, is
+//! told `welcome`, and is then served: subscriptions and the feed each in a task of their own, commands one after the
+//! other in one more, all writing into one bounded queue. Nothing here decides what a command does: the ledger does.
+//! Nothing here delays an answer, a request or a terminal by a timer.
+
+mod fit;
+mod follow;
+mod outgoing;
+mod pairing;
+mod query;
+mod rate;
+mod session;
+mod sessions;
+
+
+pub(crate) use outgoing::Patience;
+pub(crate) use pairing::{PairingDesk, PairingEvent};
+pub(crate) use sessions::Sessions;
+
+use crate::doctor::{DaemonFacts, Examiner};
+use pilothouse_domain::{ContentHash, DeviceId, HostId};
+use pilothouse_ledger::{Clock, Ledger};
+use pilothouse_wire::{
+    message::{ByeReason, DoctorReport},
+    opening::{Opening, OpeningError, read_opening, say_bye},
+    websocket::Established,
+};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::Instant,
+};
+
+/// Connections of unknown keys that may be open at once.
+const STRANGERS: usize = 16;
+
+/// What all connections share.
+pub(crate) struct Host {
+    pub(crate) id: HostId,
+    pub(crate) name: String,
+    pub(crate) ledger: Ledger,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) pairing: PairingDesk,
+    pub(crate) examiner: Examiner,
+    pub(crate) patience: Patience,
+    pub(crate) strangers: Semaphore,
+    pub(crate) rates: Mutex<BTreeMap<DeviceId, rate::Rate>>,
+    pub(crate) started: Instant,
+    /// Where devices connect, and whether that opens to other machines at the first pairing.
+    pub(crate) listening: Mutex<(SocketAddr, bool)>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        id: HostId,
+        name: String,
+        ledger: Ledger,
+        clock: Arc<dyn Clock>,
+        examiner: Examiner,
+        patience: Patience,
+        listening: (SocketAddr, bool),
+    ) -> Self {
+        Self {
+            id,
+            name,
+            ledger,
+            clock,
+            sessions: Arc::default(),
+            pairing: PairingDesk::default(),
+            examiner,
+            patience,
+            strangers: Semaphore::new(STRANGERS),
+            rates: Mutex::default(),
+            started: Instant::now(),
+            listening: Mutex::new(listening),
+        }
+    }
+
+    /// Where devices connect, and whether that opens to other machines at the first pairing.
+    pub(crate) fn listening(&self) -> (SocketAddr, bool) {
+        *self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every check of the doctor, with what the daemon knows of itself.
+    pub(crate) async fn examine(&self) -> DoctorReport {
+        let paired = self.ledger.read(|reader| Ok(reader.devices()?.iter().filter(|d| !d.revoked).count())).await;
+        let (listening, opens_when_paired) = self.listening();
+        let facts = DaemonFacts {
+            listening,
+            opens_when_paired,
+            paired: paired.unwrap_or_default(),
+            connected: self.sessions.connected().len(),
+        };
+        self.examiner.examine(Some(&facts)).await
+    }
+
+    /// How long a device's next command has to wait; `None` if it may go on, which it then has.
+    fn wait_before_command(&self, device: DeviceId) -> Option<Duration> {
+        let now = self.started.elapsed();
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.entry(device).or_insert_with(|| rate::Rate::new(now)).take(now).err()
+    }
+}
+
+/// Serves connections until no more can come; then waits for those that are open.
+pub(crate) async fn serve(host: Arc<Host>, mut connections: mpsc::Receiver<Established>) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            next = connections.recv() => match next {
+                Some(established) => drop(open.spawn(connection(host.clone(), established))),
+                None => break,
+            },
+            Some(_) = open.join_next() => {}
+        }
+    }
+    while open.join_next().await.is_some() {}
+}
+
+/// Everything between a proven key and the end of its connection.
+async fn connection(host: Arc<Host>, established: Established) {
+    let key = ContentHash::from_bytes(*established.peer_hash().as_bytes());
+    let (peer, binding, address) = (established.peer, established.binding.clone(), established.address.clone());
+    let row = match host.ledger.device_by_spki(key).await {
+        Ok(row) => row,
+        Err(error) => {
+            tracing::error!(%error, "the list of devices cannot be read");
+            let (mut outgoing, _incoming) = established.host_ends();
+            return say_bye(&mut outgoing, ByeReason::Shutdown).await;
+        }
+    };
+    let revoked = row.as_ref().is_some_and(|row| row.revoked);
+    let known = row.filter(|_| !revoked);
+    let _stranger = match &known {
+        Some(_) => None,
+        None => match host.strangers.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) => return tracing::warn!(%address, "too many unknown devices at once; a connection was dropped"),
+        },
+    };
+    let (mut outgoing, mut incoming) = established.host_ends();
+    match (read_opening(&mut incoming, known.is_some()).await, known) {
+        (Ok(Opening::Pair(pair)), known) => {
+            pairing::answer(&host, pair, &binding, &peer, key, known, &mut outgoing).await;
+        }
+        (Ok(Opening::Hello(hello)), Some(device)) => {
+            session::run(host.clone(), device, hello, address, outgoing, incoming).await;
+        }
+        (Ok(Opening::Hello(_)), None) => say_bye(&mut outgoing, ByeReason::Unauthorised).await,
+        (Err(OpeningError::NotPaired(_)), _) if revoked => say_bye(&mut outgoing, ByeReason::Revoked).await,
+        (Err(error), _) => {
+            tracing::info!(%address, %error, "a connection came to nothing");
+            if let Some(reason) = error.bye() {
+                say_bye(&mut outgoing, reason).await;
+            }
+        }
+    }
+}

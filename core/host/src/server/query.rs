@@ -1,0 +1,66 @@
+//! What is asked once: older pages, parts of bodies, what the host has.
+
+use super::Host;
+use pilothouse_ledger::LedgerError;
+use pilothouse_wire::message::{
+    BLOB_CHUNK, Base64, BlobChunk, ErrorAbout, ErrorCode, HostMessage, OlderItems, Query, QueryAnswer, QueryResult,
+    WireError,
+};
+
+/// Bytes of rows in one page at most, before escaping; a page stays well inside a frame.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// The answer to a query.
+pub(super) async fn answer(host: &Host, id: u32, query: Query) -> HostMessage {
+    let answer = match result(host, query).await {
+        Ok(result) => QueryAnswer::Result(result),
+        Err((code, message, next_step)) => QueryAnswer::Error(error(id, code, message, next_step)),
+    };
+    HostMessage::Result { id, answer }
+}
+
+pub(super) fn error(id: u32, code: ErrorCode, message: impl Into<String>, next_step: &str) -> WireError {
+    let about = ErrorAbout::Query { id };
+    WireError { about, code, message: message.into(), next_step: next_step.to_owned() }
+}
+
+type Failure = (ErrorCode, String, &'static str);
+
+fn unreadable(error: &LedgerError) -> Failure {
+    (ErrorCode::Failed, error.to_string(), "look at the host: run `pilothouse doctor`")
+}
+
+async fn result(host: &Host, query: Query) -> Result<QueryResult, Failure> {
+    match query {
+        Query::OlderItems { thread, before, max_bytes } => {
+            let bytes = (max_bytes as usize).min(PAGE_BYTES);
+            let window = host
+                .ledger
+                .read(move |reader| reader.items_before(thread, before, bytes))
+                .await
+                .map_err(|e| unreadable(&e))?;
+            Ok(QueryResult::OlderItems(OlderItems { rows: window.rows, older: window.more }))
+        }
+        Query::Blob { hash, offset, len } => {
+            let len = len.min(BLOB_CHUNK) as usize;
+            let found = host
+                .ledger
+                .read(move |reader| Ok((reader.blob_len(hash)?, reader.blob(hash, offset, len)?)))
+                .await
+                .map_err(|e| unreadable(&e))?;
+            match found {
+                (Some(total), Some(data)) => {
+                    Ok(QueryResult::Blob(BlobChunk { hash, offset, total, data: Base64(data) }))
+                }
+                _ => Err((
+                    ErrorCode::NotFound,
+                    "the host does not have this text (any more)".to_owned(),
+                    "it was redacted or its time was over; nothing is to be done",
+                )),
+            }
+        }
+        Query::Agents => Ok(QueryResult::Agents { agents: host.examiner.agents().await }),
+        Query::Workspaces => Ok(QueryResult::Workspaces { workspaces: host.examiner.workspaces() }),
+        Query::Doctor => Ok(QueryResult::Doctor(host.examine().await)),
+    }
+}
