@@ -67,11 +67,12 @@ impl std::fmt::Debug for Db {
 impl Db {
     /// Opens a file for writing, makes it if it is not there, and brings it to the newest version.
     pub(crate) fn open_writer(path: &Path, schema: &Schema) -> Result<Self> {
+        // SQLite gives its other files the mode of this one.
+        lock::private_file(path)
+            .map_err(|source| lock::io_error(path, "opening the database", source))?;
         let conn = Connection::open_with_flags(
             path,
-            OpenFlags::SQLITE_OPEN_READ_WRITE
-                | OpenFlags::SQLITE_OPEN_CREATE
-                | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )
         .map_err(|source| sort(path, "opening the database", source))?;
         let db = Self::wrap(conn, path);

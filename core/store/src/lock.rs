@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -82,13 +83,27 @@ impl Drop for Lease {
 }
 
 fn open(path: &Path) -> Result<File> {
+    private_file(path).map_err(|source| io_error(path, "opening the lock file", source))
+}
+
+/// Opens a file for writing; one that is made is for this user only, since what people tell their agents is private.
+pub(crate) fn private_file(path: &Path) -> std::io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
         .open(path)
-        .map_err(|source| io_error(path, "opening the lock file", source))
+}
+
+/// Makes a directory, for this user only, and those above it, unless it is there.
+pub(crate) fn private_dir(path: &Path) -> Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| io_error(path, "making the directory", source))
 }
 
 fn write_pid(file: &mut File) -> std::io::Result<()> {

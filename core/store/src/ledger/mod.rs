@@ -79,8 +79,7 @@ impl LedgerStore {
     /// [`StoreError::Locked`] names the process that has it open; [`StoreError::NewerDatabase`],
     /// [`StoreError::ReadOnly`], [`StoreError::DiskFull`] and [`StoreError::Corrupt`] as their names say.
     pub fn open(dir: &Path, fresh_epoch: Epoch) -> Result<Self> {
-        std::fs::create_dir_all(dir)
-            .map_err(|source| lock::io_error(dir, "making the directory", source))?;
+        lock::private_dir(dir)?;
         let lock = Lease::take(&dir.join(LOCK))?;
         let db = Db::open_writer(&dir.join(FILE), &SCHEMA)?;
         let (epoch, boot) = db.transaction(Durability::Synced, || count_boot(&db, fresh_epoch))?;

@@ -45,6 +45,9 @@ impl LedgerReads {
 }
 
 /// A connection of its own for reading: serves subscriptions without the writer. Can be moved to another thread.
+///
+/// Outside [`LedgerReader::consistent`] each call sees what is committed at that moment, so two calls may see two
+/// places of a log.
 #[derive(Debug)]
 pub struct LedgerReader {
     reads: LedgerReads,

@@ -46,8 +46,7 @@ impl ReplicaStore {
     /// [`StoreError::NewerDatabase`], [`StoreError::ReadOnly`], [`StoreError::DiskFull`] and
     /// [`StoreError::Corrupt`] as their names say. Other processes are waited for, never an error.
     pub fn open(dir: &Path) -> Result<Self> {
-        std::fs::create_dir_all(dir)
-            .map_err(|source| lock::io_error(dir, "making the directory", source))?;
+        lock::private_dir(dir)?;
         let _opening = Lease::wait(&dir.join(OPENING))?;
         let db = Db::open_writer(&dir.join(FILE), &SCHEMA)?;
         Ok(Self {

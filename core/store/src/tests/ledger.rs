@@ -364,6 +364,27 @@ fn a_file_of_another_kind_is_refused() {
 }
 
 #[test]
+fn nobody_else_can_read_what_is_stored() {
+    use std::os::unix::fs::PermissionsExt;
+    let above = tempfile::tempdir().unwrap();
+    let dir = above.path().join("state/ledger");
+    let mut store = open(&dir);
+    append_all(&mut store, thread(1), vec![Vec::new()]);
+    let replica = crate::ReplicaStore::open(&dir).unwrap();
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let mut files = 0;
+    for file in std::fs::read_dir(&dir).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{path:?}");
+        files += 1;
+    }
+    assert!(files >= 6, "databases, their logs and locks: {files}");
+    drop((store, replica));
+}
+
+#[test]
 fn a_native_id_leads_to_its_app_id_and_back() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
