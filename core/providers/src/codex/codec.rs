@@ -25,6 +25,10 @@ const WAITING_CALLS: usize = 4096;
 const REMEMBERED_PATCHES: usize = 256;
 
 /// What came of bytes from codex.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are events; a box would cost an allocation for each delta"
+)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Received {
     /// Something happened.
@@ -58,7 +62,7 @@ pub enum AnswerProblem {
 }
 
 /// A request that waits.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Pending {
     /// The id as codex wrote it.
     id: Value,
@@ -67,7 +71,7 @@ struct Pending {
     answered: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Waiting {
     call: Call,
     /// The turn that was going on when the call was written.
@@ -75,7 +79,7 @@ struct Waiting {
 }
 
 /// State of one connection to one codex process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Codec {
     lines: Lines,
     next_call: u64,

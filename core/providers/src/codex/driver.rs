@@ -332,6 +332,12 @@ impl CodexRuntime {
             .or_default()
             .clone();
         let _starting = starting.lock().await;
+        if self.session.is_over() {
+            return Err(refused(
+                ErrorCode::RuntimeLost,
+                "codex' process has ended; nothing was sent".to_owned(),
+            ));
+        }
         if lock(&self.session.codec)
             .active_turn(&send.thread)
             .is_some()

@@ -62,7 +62,7 @@ pub(crate) struct RpcError {
 }
 
 /// Cuts bytes into lines, holding at most [`FRAME_LIMIT`] of them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
     /// Length of the line that is being skipped.

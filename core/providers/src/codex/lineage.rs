@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) const REMEMBERED: usize = 4096;
 
 /// A map that forgets its oldest key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Bounded<V> {
     map: BTreeMap<NativeId, V>,
     order: VecDeque<NativeId>,
@@ -73,7 +73,7 @@ pub(crate) struct Child {
 }
 
 /// Links and running turns of one codex process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lineage {
     children: Bounded<Child>,
     /// Turn to its conversation.

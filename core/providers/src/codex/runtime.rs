@@ -111,6 +111,11 @@ impl Session {
         session
     }
 
+    /// Whether the process has ended as far as its output tells.
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.waiting).closed
+    }
+
     /// Which life of the process it is.
     pub(crate) fn incarnation(&self) -> Incarnation {
         self.incarnation

@@ -6,5 +6,10 @@
     reason = "a test says what it expects by failing"
 )]
 
+mod hostile;
+mod labels;
+mod misbehaving;
 mod real;
+mod recordings;
+mod replay;
 mod support;
