@@ -364,6 +364,12 @@ impl Actor {
         let mut hosts: Vec<HostId> = submitted.iter().map(|(host, ..)| *host).collect();
         hosts.dedup();
         for host in hosts {
+            if let Some(link) = self.hosts.get(&host)
+                && link.up.is_none()
+            {
+                // A person acts: this is no moment to wait out a backoff.
+                link.poke();
+            }
             self.pump(host);
         }
     }
@@ -535,6 +541,14 @@ impl Actor {
     }
 
     fn show_link(&mut self, host: HostId, state: &WireState) {
+        if let WireState::Stopped {
+            reason: ByeReason::Revoked,
+        } = state
+        {
+            // It stands in the file before anybody sees it.
+            self.revoked(host);
+            return;
+        }
         let shown = crate::hosts::shown(state, self.shared.platform.now_ms());
         let mut live = lock(&self.shared.live);
         let Some(held) = live.hosts.get_mut(&host) else {

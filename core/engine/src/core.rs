@@ -130,7 +130,8 @@ impl Core {
             })
             .map_err(|error| SubmitError::NotSaved {
                 why: error.to_string(),
-            })?;
+            })?
+            .ok_or(SubmitError::Closed)?;
         let (prediction, based_on) = checked?;
         let command = Command {
             based_on,
@@ -268,12 +269,13 @@ impl Core {
     /// submitted is saved. Closing again does nothing.
     pub fn close(&self) {
         lock(&self.shared.live).closed = true;
+        self.shared.delivery.close();
+        self.shared.stop_reading();
         let _ = self.shared.actor.send(Message::Close);
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
-        self.shared.delivery.close();
     }
 }
 

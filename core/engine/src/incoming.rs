@@ -130,7 +130,8 @@ impl Actor {
         self.show_hosts();
     }
 
-    fn revoked(&mut self, host: HostId) {
+    /// The host has taken this device's pairing back: for good, also over restarts.
+    pub(crate) fn revoked(&mut self, host: HostId) {
         let parked = self.store.transaction(
             |tx| {
                 if let Some(mut row) = tx.host(host)? {
@@ -154,7 +155,9 @@ impl Actor {
                 self.show_outbox(host, entry.command.thread, true);
             }
         }
-        self.hosts.remove(&host);
+        if let Some(mut link) = self.hosts.remove(&host) {
+            link.down();
+        }
         lock(&self.shared.live).hosts.remove(&host);
         self.show_hosts();
         self.shared.changed(Shows::Delivery, true);
@@ -348,6 +351,9 @@ impl Actor {
         {
             link.restored = true;
         }
+        let known = self
+            .following(host, thread)
+            .is_some_and(|following| following.at.is_some());
         let mut at = None;
         if reset {
             let Some(snapshot) = answer.snapshot else {
@@ -370,7 +376,8 @@ impl Actor {
             }
             following.high_water = Some(answer.high_water);
         }
-        if reset {
+        // A thread seen for the first time fills what was shown empty; nothing shown becomes wrong.
+        if reset && (known || answer.gap != Some(GapReason::Fresh)) {
             lock(&self.shared.live).thread(host, thread).generation += 1;
         }
         self.open_items(host, thread, &answer.open_items, true);

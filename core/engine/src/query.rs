@@ -91,7 +91,8 @@ impl Core {
             .ask(work)
             .map_err(|error| QueryError::Database {
                 why: error.to_string(),
-            })
+            })?
+            .ok_or(QueryError::Closed)
     }
 
     fn older_items(

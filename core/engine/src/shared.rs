@@ -48,10 +48,10 @@ pub(crate) struct Shared {
     pub(crate) delivery: Arc<Delivery>,
     pub(crate) observers: Mutex<BTreeMap<ObservationId, Shows>>,
     pub(crate) actor: mpsc::Sender<Message>,
-    /// Of the delivery thread.
-    view_reader: Mutex<ReplicaReader>,
+    /// Of the delivery thread; gone once the core is closed.
+    view_reader: Mutex<Option<ReplicaReader>>,
     /// Of whoever submits or asks.
-    ask_reader: Mutex<ReplicaReader>,
+    ask_reader: Mutex<Option<ReplicaReader>>,
     identity: Mutex<Option<DeviceIdentity>>,
 }
 
@@ -71,8 +71,8 @@ impl Shared {
             delivery,
             observers: Mutex::new(BTreeMap::new()),
             actor,
-            view_reader: Mutex::new(view_reader),
-            ask_reader: Mutex::new(ask_reader),
+            view_reader: Mutex::new(Some(view_reader)),
+            ask_reader: Mutex::new(Some(ask_reader)),
             identity: Mutex::new(None),
         }
     }
@@ -108,20 +108,32 @@ impl Shared {
         }
     }
 
-    /// Reads for a view, on one unchanging state of the file.
+    /// Reads for a view, on one unchanging state of the file; `None` once the core is closed.
     pub(crate) fn view<T>(
         &self,
         work: impl FnOnce(&ReplicaReads) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        lock(&self.view_reader).consistent(work)
+    ) -> Result<Option<T>, StoreError> {
+        lock(&self.view_reader)
+            .as_ref()
+            .map(|reader| reader.consistent(work))
+            .transpose()
     }
 
-    /// Reads for somebody who asks, on one unchanging state of the file.
+    /// Reads for somebody who asks, on one unchanging state of the file; `None` once the core is closed.
     pub(crate) fn ask<T>(
         &self,
         work: impl FnOnce(&ReplicaReads) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        lock(&self.ask_reader).consistent(work)
+    ) -> Result<Option<T>, StoreError> {
+        lock(&self.ask_reader)
+            .as_ref()
+            .map(|reader| reader.consistent(work))
+            .transpose()
+    }
+
+    /// Closes the readers, so that the writer is the last one and leaves one tidy file.
+    pub(crate) fn stop_reading(&self) {
+        drop(lock(&self.view_reader).take());
+        drop(lock(&self.ask_reader).take());
     }
 
     pub(crate) fn link_of(&self, host: &HostRow) -> LinkState {

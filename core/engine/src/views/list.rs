@@ -42,9 +42,12 @@ where
 {
     fn render(&mut self) -> Result<Option<Batch>, String> {
         let shared = &self.shared;
-        let rows = shared
+        let Some(rows) = shared
             .view(|reads| (self.build)(shared, reads))
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| error.to_string())?
+        else {
+            return Ok(None);
+        };
         let batch = match &self.delivered {
             None => Some(ListBatch {
                 reset: true,

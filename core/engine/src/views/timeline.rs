@@ -162,11 +162,13 @@ impl Renderer for TimelineView {
         }
         let fresh = if reset || self.version != Some(version) {
             let shared = self.shared.clone();
-            Some(
-                shared
-                    .view(|reads| self.load(reads, synchronised))
-                    .map_err(|error| error.to_string())?,
-            )
+            let loaded = shared
+                .view(|reads| self.load(reads, synchronised))
+                .map_err(|error| error.to_string())?;
+            if loaded.is_none() {
+                return Ok(None);
+            }
+            loaded
         } else {
             None
         };
