@@ -118,13 +118,7 @@ impl Ingesting<'_> {
             Some(Body::Inline(text)) if !text.is_empty() => std::mem::take(text),
             _ => String::new(),
         };
-        if self.state().node(spot.node).is_some() {
-            self.open_item(id, spot, content, ItemStatus::Open);
-        } else {
-            // Its turn has ended: it goes on in the background of its run.
-            self.open_item(id, spot, content, ItemStatus::Background);
-            self.keep_in_background(id, spot.run, spot.node);
-        }
+        self.open_item(id, spot, content, ItemStatus::Open);
         if !begun.is_empty() {
             self.live.push(LiveAppend {
                 item: id,

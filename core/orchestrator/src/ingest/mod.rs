@@ -4,13 +4,14 @@
 
 mod children;
 mod items;
+mod loss;
 mod merge;
 mod outcome;
 mod requests;
 mod turns;
 
+pub use loss::runtime_lost;
 pub use outcome::ingest_outcome;
-pub use turns::runtime_lost;
 
 use crate::{Bindings, Ingested, LiveAppend, draft::Draft};
 use pilothouse_domain::{
@@ -326,8 +327,10 @@ impl<'a> Ingesting<'a> {
         }
     }
 
-    /// Opens an item at the end of its run.
+    /// Puts an item at the end of its run. One that begins after its turn has ended goes on in the background.
     fn open_item(&mut self, id: ItemId, spot: Spot, content: ItemContent, status: ItemStatus) {
+        let late = status == ItemStatus::Open && self.state().node(spot.node).is_none();
+        let status = if late { ItemStatus::Background } else { status };
         let arrival = self.state().next_arrival;
         self.emit(Event::ItemOpened {
             item: TurnItem {
@@ -344,6 +347,9 @@ impl<'a> Ingesting<'a> {
                 closed_at_ms: None,
             },
         });
+        if late {
+            self.keep_in_background(id, spot.run, spot.node);
+        }
     }
 }
 

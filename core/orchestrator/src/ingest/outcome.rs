@@ -9,6 +9,7 @@ use pilothouse_domain::{
     command::{Notice, NoticeKind},
     event::HoldReason,
     ids::IdMint,
+    provider::TurnStatus,
     provider_event::NativePlace,
     request::AnswerDelivery,
     row::RowKind,
@@ -63,8 +64,9 @@ impl Ingesting<'_> {
                 native_turn,
             } => self.turn_accepted(attempt, waits, native_thread, native_turn.as_ref()),
             EffectOutcome::Failed { error } => {
-                if waits {
+                if let Some(turn) = self.active_turn().filter(|_| waits) {
                     self.undelivered(message, error);
+                    self.close_turn(turn.spot, TurnStatus::Failed);
                     self.end_attempt(
                         attempt,
                         AttemptStatus::Failed,

@@ -1,39 +1,23 @@
-//! Conversations, turns and their ends; the loss of a runtime.
+//! Conversations, turns and their ends.
 
 use super::{Ingesting, Spot, WORDS, cut, own_key};
-use crate::{Bindings, Ingested, Internal, internal};
+use crate::{Internal, internal};
 use pilothouse_domain::{
     AttemptId, Event, ItemContent, ItemId, ItemStatus, NativeId, NodeId, ProviderThreadId,
-    ProviderTurnId, Row, RunId, ThreadState,
+    ProviderTurnId, Row, RunId,
     binding::{BindingKey, BindingTarget},
-    command::{Notice, NoticeKind},
-    ids::IdMint,
     item::Body,
-    provider::{ProviderThread, ProviderThreadStatus, SessionStatus, TurnEnd, TurnStatus},
+    provider::{ProviderThread, ProviderThreadStatus, TurnEnd, TurnStatus},
     provider_event::NativePlace,
-    request::{AnswerDelivery, LostReason, RequestStatus},
+    request::{AnswerDelivery, RequestStatus},
     row::RowKind,
     run::{
-        AttemptReason, AttemptStatus, BackgroundOwner, Correlation, ErrorCode, NodeKind,
-        NodeStatus, Origin, RunError,
+        AttemptReason, AttemptStatus, BackgroundOwner, Correlation, NodeKind, NodeStatus, Origin,
+        RunError,
     },
     state::{ItemKind, ItemSlot, RequestSlot},
     thread::{Actor, Delivery},
 };
-
-/// Closes what the loss of a thread's runtime leaves open: items keep what was streamed, answers on their way are kept
-/// as *may have been delivered*, the run ends as interrupted. Also at boot, for a process that died with the daemon.
-pub fn runtime_lost(
-    state: &ThreadState,
-    bindings: &dyn Bindings,
-    reason: LostReason,
-    detail: &str,
-    mint: &mut IdMint,
-) -> Ingested {
-    let mut ingesting = Ingesting::new(state, bindings, None, mint);
-    ingesting.lose_runtime(reason, detail);
-    ingesting.done()
-}
 
 /// A turn as bound.
 #[derive(Debug, Clone)]
@@ -427,7 +411,7 @@ impl Ingesting<'_> {
     }
 
     /// The completion barrier: what the turn left open is closed, what goes on gets an owner.
-    fn close_turn(&mut self, spot: Spot, status: TurnStatus) {
+    pub(super) fn close_turn(&mut self, spot: Spot, status: TurnStatus) {
         let mut children: Vec<(NodeId, NodeStatus)> = Vec::new();
         for node in &self.state().nodes {
             if node.kind == NodeKind::Subagent && node.run == spot.run {
@@ -521,7 +505,7 @@ impl Ingesting<'_> {
         });
     }
 
-    fn streamed_body(&self, slot: &ItemSlot) -> Option<Body> {
+    pub(super) fn streamed_body(&self, slot: &ItemSlot) -> Option<Body> {
         if !matches!(slot.kind, ItemKind::Text | ItemKind::Tool) {
             return None;
         }
@@ -549,81 +533,6 @@ impl Ingesting<'_> {
             self.emit(Event::RequestClosed {
                 request: slot.id,
                 status,
-            });
-        }
-    }
-
-    pub(super) fn lose_runtime(&mut self, reason: LostReason, detail: &str) {
-        let detail = cut(detail, WORDS);
-        for slot in self.state().items.clone() {
-            let streamed = self.streamed_body(&slot);
-            self.emit(Event::ItemClosed {
-                item: slot.id,
-                status: ItemStatus::Unfinished,
-                content: None,
-                streamed,
-            });
-        }
-        for slot in self.state().requests.clone() {
-            let answer = self.recorded(&slot).map(|(answer, _)| answer);
-            self.emit(Event::RequestClosed {
-                request: slot.id,
-                status: RequestStatus::Lost { reason, answer },
-            });
-            if slot.answering {
-                let notice = Notice {
-                    id: self.mint.mint(),
-                    what: NoticeKind::DeliveryUnknown {
-                        message: None,
-                        request: Some(slot.id),
-                    },
-                };
-                self.emit(Event::NoticeRaised { notice });
-            }
-        }
-        for node in self.state().nodes.clone() {
-            if node.kind != NodeKind::RootTurn {
-                self.emit(Event::NodeStatusChanged {
-                    node: node.id,
-                    status: NodeStatus::Interrupted,
-                });
-            }
-        }
-        if let Some(turn) = self.active_turn().filter(|turn| !turn.ended) {
-            if let Some(id) = turn.id {
-                self.emit(Event::TurnEnded {
-                    turn: id,
-                    end: TurnEnd {
-                        status: TurnStatus::Interrupted,
-                        correlation: Correlation::Inferred,
-                    },
-                });
-            }
-            if let Some(attempt) = turn.attempt {
-                let error = RunError {
-                    code: ErrorCode::RuntimeLost,
-                    message: detail.clone(),
-                };
-                self.end_attempt(
-                    attempt,
-                    AttemptStatus::Interrupted,
-                    Correlation::Inferred,
-                    Some(error),
-                );
-            }
-        }
-        for slot in self.state().provider_threads.clone() {
-            if slot.status == ProviderThreadStatus::Ready {
-                self.emit(Event::ProviderThreadStatusChanged {
-                    provider_thread: slot.id,
-                    status: ProviderThreadStatus::NotLoaded,
-                });
-            }
-        }
-        if let Some(session) = self.state().session.clone().filter(|session| session.live) {
-            self.emit(Event::SessionStatusChanged {
-                session: session.id,
-                status: SessionStatus::Error { reason, detail },
             });
         }
     }

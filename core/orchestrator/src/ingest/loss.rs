@@ -1,0 +1,103 @@
+//! The loss of a runtime.
+
+use super::{Ingesting, WORDS, cut};
+use crate::{Bindings, Ingested};
+use pilothouse_domain::{
+    Event, ItemStatus, ThreadState,
+    command::{Notice, NoticeKind},
+    ids::IdMint,
+    provider::{ProviderThreadStatus, SessionStatus, TurnEnd, TurnStatus},
+    request::{LostReason, RequestStatus},
+    run::{AttemptStatus, Correlation, ErrorCode, NodeKind, NodeStatus, RunError},
+};
+
+/// Closes what the loss of a thread's runtime leaves open: items keep what was streamed, answers on their way are kept
+/// as *may have been delivered*, the run ends as interrupted. Also at boot, for a process that died with the daemon.
+pub fn runtime_lost(
+    state: &ThreadState,
+    bindings: &dyn Bindings,
+    reason: LostReason,
+    detail: &str,
+    mint: &mut IdMint,
+) -> Ingested {
+    let mut ingesting = Ingesting::new(state, bindings, None, mint);
+    ingesting.lose_runtime(reason, detail);
+    ingesting.done()
+}
+
+impl Ingesting<'_> {
+    pub(super) fn lose_runtime(&mut self, reason: LostReason, detail: &str) {
+        let detail = cut(detail, WORDS);
+        for slot in self.state().items.clone() {
+            let streamed = self.streamed_body(&slot);
+            self.emit(Event::ItemClosed {
+                item: slot.id,
+                status: ItemStatus::Unfinished,
+                content: None,
+                streamed,
+            });
+        }
+        for slot in self.state().requests.clone() {
+            let answer = self.recorded(&slot).map(|(answer, _)| answer);
+            self.emit(Event::RequestClosed {
+                request: slot.id,
+                status: RequestStatus::Lost { reason, answer },
+            });
+            if slot.answering {
+                let notice = Notice {
+                    id: self.mint.mint(),
+                    what: NoticeKind::DeliveryUnknown {
+                        message: None,
+                        request: Some(slot.id),
+                    },
+                };
+                self.emit(Event::NoticeRaised { notice });
+            }
+        }
+        for node in self.state().nodes.clone() {
+            if node.kind != NodeKind::RootTurn {
+                self.emit(Event::NodeStatusChanged {
+                    node: node.id,
+                    status: NodeStatus::Interrupted,
+                });
+            }
+        }
+        if let Some(turn) = self.active_turn().filter(|turn| !turn.ended) {
+            if let Some(id) = turn.id {
+                self.emit(Event::TurnEnded {
+                    turn: id,
+                    end: TurnEnd {
+                        status: TurnStatus::Interrupted,
+                        correlation: Correlation::Inferred,
+                    },
+                });
+            }
+            if let Some(attempt) = turn.attempt {
+                let error = RunError {
+                    code: ErrorCode::RuntimeLost,
+                    message: detail.clone(),
+                };
+                self.end_attempt(
+                    attempt,
+                    AttemptStatus::Interrupted,
+                    Correlation::Inferred,
+                    Some(error),
+                );
+            }
+        }
+        for slot in self.state().provider_threads.clone() {
+            if slot.status == ProviderThreadStatus::Ready {
+                self.emit(Event::ProviderThreadStatusChanged {
+                    provider_thread: slot.id,
+                    status: ProviderThreadStatus::NotLoaded,
+                });
+            }
+        }
+        if let Some(session) = self.state().session.clone().filter(|session| session.live) {
+            self.emit(Event::SessionStatusChanged {
+                session: session.id,
+                status: SessionStatus::Error { reason, detail },
+            });
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The orchestrator's tests: whole threads in memory, with an agent and people that are data.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod answers;
+mod asking;
+mod assessing;
+mod bounds;
+mod children;
+mod items;
+mod lifecycle;
+mod loss;
+mod properties;
+mod steering;
+mod world;
