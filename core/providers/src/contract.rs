@@ -136,6 +136,9 @@ pub trait History: Send + Sync {
         thread: NativeId,
         turns: u32,
     ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>>;
+    /// Whether a message that is not in the history never reached the model: only where it was measured that the agent
+    /// writes it down before the turn starts.
+    fn proves_absence(&self) -> bool;
 }
 
 /// Which conversation to open, and how.

@@ -1,6 +1,6 @@
 //! Real codex through the contract.
 
-use crate::support::{World, run, say, selection};
+use crate::support::{PATIENCE, World, run, say, selection};
 use pilothouse_domain::{
     Answer, Body, ItemContent, ItemStatus, Mode, NativeId, ProviderEvent, ProviderEventKind,
     provider::TurnStatus,
@@ -476,5 +476,40 @@ async fn more_permissions_are_asked_for_in_full_and_granted_or_not() {
         let delivery = world.choose(&asked, option).await;
         assert_eq!(delivery, AnswerDelivery::Confirmed);
         assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    }
+}
+
+/// Whether a process runs whose last argument is this.
+fn runs(argument: &str) -> bool {
+    let ending = format!("\0{argument}\0");
+    std::fs::read_dir("/proc").unwrap().any(|entry| {
+        std::fs::read(entry.unwrap().path().join("cmdline"))
+            .is_ok_and(|line| line.ends_with(ending.as_bytes()))
+    })
+}
+
+async fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    tokio::time::timeout(PATIENCE, async {
+        while !holds() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("{what} did not come about"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_codex_leaves_no_command_running() {
+    // Each mode runs its commands another way: in codex' sandbox, and without.
+    for (mode, seconds) in [(Mode::AutoEdit, 100_000), (Mode::FullAccess, 200_000)] {
+        let nonce = (seconds + std::process::id() % 100_000).to_string();
+        let mut world =
+            World::start(json!({"go": [run(&format!("sleep {nonce}")), say("x")]})).await;
+        world.mode = mode;
+        let thread = world.open(None).await;
+        world.send(&thread, "[[script:go]]").await;
+        wait_until("the command", || runs(&nonce)).await;
+        world.runtime.signal(Escalation::Kill).unwrap();
+        wait_until("the end of the command", || !runs(&nonce)).await;
     }
 }
