@@ -309,9 +309,11 @@ impl Device {
                 .iter()
                 .find(|row| row.host == host)
                 .map(|row| &row.link);
-            let away = link.is_none_or(|link| {
-                matches!(link, LinkState::Unreachable { reason, .. } if !reason.is_empty())
-                    || *link == LinkState::Revoked
+            // A process that does not hold the link itself is shown what the other one stores.
+            let away = link.is_none_or(|link| match link {
+                LinkState::Unreachable { reason, .. } => !reason.is_empty(),
+                LinkState::Revoked | LinkState::HeldElsewhere => true,
+                LinkState::Reachable | LinkState::Authenticated | LinkState::Synchronised => false,
             });
             (header.synchronised || away).then(|| header.clone())
         });

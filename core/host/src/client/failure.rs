@@ -101,7 +101,11 @@ impl Failure {
         };
         let mut failure = Self::new(code, format!("{doing}: {refusal}")).next(refusal.next_step());
         let mut refusal = refusal.clone();
-        if let Refusal::AlreadyAnswered { answer: Some(Answer::Reply { replies }), .. } = &mut refusal {
+        if let Refusal::AlreadyAnswered {
+            answer: Some(Answer::Reply { replies }),
+            ..
+        } = &mut refusal
+        {
             // Which of the questions was a secret is not known here.
             replies.iter_mut().for_each(|reply| reply.text = None);
         }

@@ -149,7 +149,12 @@ impl Live {
             self.close_line(out);
             let _ = writeln!(out, "{INDENT}{ending}");
         }
-        state.ended |= !matches!(row.status, ItemStatus::Open);
+        if !matches!(row.status, ItemStatus::Open) {
+            state.ended = true;
+            if self.current == Some(key) {
+                self.close_line(out);
+            }
+        }
         if let Some(state) = shown {
             self.shown.insert(key, state);
         }
@@ -189,8 +194,11 @@ impl Live {
         let tone = standing_tone(header);
         let line = self.style.paint(tone, &format!("— {standing}"));
         self.standing = standing;
+        if self.flow.column > 0 {
+            // It breaks into a line: what goes on after it says again whose words they are.
+            self.current = None;
+        }
         self.line(&line, out);
-        self.current = None;
     }
 
     /// The line at the bottom of a terminal: what runs and for how long, what waits and since when.

@@ -9,7 +9,16 @@ use crate::client::{
 use pilothouse_domain::request::{Answer, OptionEffect};
 
 fn found<'a>(given: &str, all: &'a [&'a str]) -> Result<&'a str, Failure> {
-    pick("thread", given, all, |id| (*id).to_owned(), |_| None, |id| format!("thread {id}"), "`pilothouse threads`").copied()
+    pick(
+        "thread",
+        given,
+        all,
+        |id| (*id).to_owned(),
+        |_| None,
+        |id| format!("thread {id}"),
+        "`pilothouse threads`",
+    )
+    .copied()
 }
 
 #[test]
@@ -22,7 +31,14 @@ fn a_beginning_that_fits_one_id_names_it() {
 fn a_beginning_that_fits_several_is_refused_and_lists_them() {
     let failure = found("3", &["3kfa", "3kfb", "7q2b"]).unwrap_err();
     assert_eq!(failure.code, Code::Usage);
-    assert_eq!(failure.candidates.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["3kfa", "3kfb"]);
+    assert_eq!(
+        failure
+            .candidates
+            .iter()
+            .map(|one| one.id.as_str())
+            .collect::<Vec<_>>(),
+        ["3kfa", "3kfb"]
+    );
 }
 
 #[test]
@@ -58,43 +74,89 @@ fn options_are_picked_by_what_they_do() {
 #[test]
 fn what_is_not_offered_is_not_answered_and_the_offer_is_listed() {
     let only_deny = [option("no", "No", OptionEffect::Deny, "")];
-    for choice in [Choice::Allow, Choice::AllowSession, Choice::Option("yes".to_owned())] {
+    for choice in [
+        Choice::Allow,
+        Choice::AllowSession,
+        Choice::Option("yes".to_owned()),
+    ] {
         let failure = compose(&choice, None, &only_deny, &[]).unwrap_err();
         assert_eq!(failure.code, Code::Usage);
-        assert!(failure.what.contains("nothing was answered"), "{}", failure.what);
+        assert!(
+            failure.what.contains("nothing was answered"),
+            "{}",
+            failure.what
+        );
         assert_eq!(failure.next.as_deref(), Some("it offers: no (deny)"));
     }
 }
 
 #[test]
 fn allow_never_takes_an_option_that_reaches_further() {
-    let wide = [option("always", "Always", OptionEffect::AllowRule, "for ever"), option("session", "Session", OptionEffect::AllowSession, "")];
+    let wide = [
+        option("always", "Always", OptionEffect::AllowRule, "for ever"),
+        option("session", "Session", OptionEffect::AllowSession, ""),
+    ];
     assert!(compose(&Choice::Allow, None, &wide, &[]).is_err());
 }
 
 #[test]
 fn two_options_that_do_the_same_have_to_be_named() {
-    let twice = [option("a", "A", OptionEffect::AllowOnce, ""), option("b", "B", OptionEffect::AllowOnce, "")];
+    let twice = [
+        option("a", "A", OptionEffect::AllowOnce, ""),
+        option("b", "B", OptionEffect::AllowOnce, ""),
+    ];
     let failure = compose(&Choice::Allow, None, &twice, &[]).unwrap_err();
-    assert!(failure.next.unwrap().contains("a (allow once), b (allow once)"));
+    assert!(
+        failure
+            .next
+            .unwrap()
+            .contains("a (allow once), b (allow once)")
+    );
 }
 
 #[test]
 fn deny_stops_the_turn_only_where_nothing_milder_is_offered() {
     let stop = [option("cancel", "Stop", OptionEffect::DenyAndStop, "")];
-    assert!(matches!(compose(&Choice::Deny, None, &stop, &[]), Ok(Answer::Choose { option, .. }) if option.as_str() == "cancel"));
+    assert!(
+        matches!(compose(&Choice::Deny, None, &stop, &[]), Ok(Answer::Choose { option, .. }) if option.as_str() == "cancel")
+    );
 }
 
 fn replies(texts: &[(&str, &str)], labels: &[(&str, &str)]) -> Result<Answer, Failure> {
-    let owned = |pairs: &[(&str, &str)]| pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
-    compose(&Choice::Replies { texts: owned(texts), labels: owned(labels) }, None, &[], &questions())
+    let owned = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+            .collect()
+    };
+    compose(
+        &Choice::Replies {
+            texts: owned(texts),
+            labels: owned(labels),
+        },
+        None,
+        &[],
+        &questions(),
+    )
 }
 
 #[test]
 fn questions_are_answered_in_order_by_number_id_or_heading() {
-    let answer = replies(&[("Token", "s3cret"), ("tests", "and the slow ones")], &[("1", "Staging"), ("tests", "2"), ("2", "unit")]).unwrap();
-    let Answer::Reply { replies } = answer else { panic!("no reply") };
-    assert_eq!(replies.iter().map(|reply| reply.question.as_str()).collect::<Vec<_>>(), ["db", "tests", "token"]);
+    let answer = replies(
+        &[("Token", "s3cret"), ("tests", "and the slow ones")],
+        &[("1", "Staging"), ("tests", "2"), ("2", "unit")],
+    )
+    .unwrap();
+    let Answer::Reply { replies } = answer else {
+        panic!("no reply")
+    };
+    assert_eq!(
+        replies
+            .iter()
+            .map(|reply| reply.question.as_str())
+            .collect::<Vec<_>>(),
+        ["db", "tests", "token"]
+    );
     assert_eq!(replies[0].chosen, ["Staging"]);
     assert_eq!(replies[1].chosen, ["browser", "unit"]);
     assert_eq!(replies[1].text.as_deref(), Some("and the slow ones"));
@@ -116,17 +178,53 @@ fn nothing_is_sent_while_a_question_is_not_answered() {
 
 #[test]
 fn wrong_replies_say_what_would_be_right() {
-    let wrong = |texts: &[(&str, &str)], labels: &[(&str, &str)]| replies(texts, labels).unwrap_err();
-    assert!(wrong(&[], &[("1", "Laptop")]).next.unwrap().contains("1=Staging, 2=Production"));
-    assert!(wrong(&[], &[("9", "Staging")]).next.unwrap().contains("1 to 3"));
-    assert!(wrong(&[], &[("1", "Staging"), ("1", "Production")]).what.contains("one choice only"));
-    assert!(wrong(&[("1", "my own")], &[]).what.contains("no text of your own"));
-    assert!(wrong(&[("3", "a"), ("token", "b")], &[]).what.contains("twice"));
-    assert!(wrong(&[], &[("3", "x")]).next.unwrap().contains("--reply 3=TEXT"));
+    let wrong =
+        |texts: &[(&str, &str)], labels: &[(&str, &str)]| replies(texts, labels).unwrap_err();
+    assert!(
+        wrong(&[], &[("1", "Laptop")])
+            .next
+            .unwrap()
+            .contains("1=Staging, 2=Production")
+    );
+    assert!(
+        wrong(&[], &[("9", "Staging")])
+            .next
+            .unwrap()
+            .contains("1 to 3")
+    );
+    assert!(
+        wrong(&[], &[("1", "Staging"), ("1", "Production")])
+            .what
+            .contains("one choice only")
+    );
+    assert!(
+        wrong(&[("1", "my own")], &[])
+            .what
+            .contains("no text of your own")
+    );
+    assert!(
+        wrong(&[("3", "a"), ("token", "b")], &[])
+            .what
+            .contains("twice")
+    );
+    assert!(
+        wrong(&[], &[("3", "x")])
+            .next
+            .unwrap()
+            .contains("--reply 3=TEXT")
+    );
 }
 
 #[test]
 fn replies_to_a_request_without_questions_are_not_sent() {
-    let choice = Choice::Replies { texts: vec![("1".to_owned(), "x".to_owned())], labels: Vec::new() };
-    assert!(compose(&choice, None, &codex_options(), &[]).unwrap_err().what.contains("asks no question"));
+    let choice = Choice::Replies {
+        texts: vec![("1".to_owned(), "x".to_owned())],
+        labels: Vec::new(),
+    };
+    assert!(
+        compose(&choice, None, &codex_options(), &[])
+            .unwrap_err()
+            .what
+            .contains("asks no question")
+    );
 }

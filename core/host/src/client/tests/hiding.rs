@@ -4,16 +4,39 @@ use crate::client::text::{behind, neutral, one_line, reveal, since, span};
 
 #[test]
 fn what_draws_nothing_or_moves_things_is_shown_as_its_code_point() {
-    for hidden in ['\u{0}', '\u{7}', '\u{1b}', '\r', '\u{9b}', '\u{a0}', '\u{ad}', '\u{200b}', '\u{200d}', '\u{202e}', '\u{2066}', '\u{2800}', '\u{3164}', '\u{fe0f}', '\u{feff}', '\u{e0041}'] {
+    for hidden in [
+        '\u{0}',
+        '\u{7}',
+        '\u{1b}',
+        '\r',
+        '\u{9b}',
+        '\u{a0}',
+        '\u{ad}',
+        '\u{200b}',
+        '\u{200d}',
+        '\u{202e}',
+        '\u{2066}',
+        '\u{2800}',
+        '\u{3164}',
+        '\u{fe0f}',
+        '\u{feff}',
+        '\u{e0041}',
+    ] {
         let revealed = reveal(&format!("rm -rf ./build{hidden}gone"));
-        assert_eq!(revealed.text, format!("rm -rf ./build⟨U+{:04X}⟩gone", u32::from(hidden)));
+        assert_eq!(
+            revealed.text,
+            format!("rm -rf ./build⟨U+{:04X}⟩gone", u32::from(hidden))
+        );
         assert_eq!(revealed.marked, 1);
     }
 }
 
 #[test]
 fn letters_that_pass_for_others_are_shown_as_their_code_points() {
-    assert_eq!(reveal("\u{441}url https://\u{430}pple.com").text, "⟨U+0441⟩url https://⟨U+0430⟩pple.com");
+    assert_eq!(
+        reveal("\u{441}url https://\u{430}pple.com").text,
+        "⟨U+0441⟩url https://⟨U+0430⟩pple.com"
+    );
     assert_eq!(reveal("rm \u{ff0d}rf").text, "rm ⟨U+FF0D⟩rf");
     assert_eq!(reveal("git commit -m 'Привет'").marked, 0);
     assert_eq!(reveal("echo 'größer, 日本語, ελληνικά'").marked, 0);
@@ -29,7 +52,10 @@ fn blanks_that_push_the_rest_out_of_sight_are_noticed() {
 
 #[test]
 fn prose_keeps_its_emoji_and_loses_its_escapes() {
-    assert_eq!(neutral("ok ✔\u{fe0f} 👩\u{200d}💻\r\n\u{1b}[2Jgone\u{202e}"), "ok ✔\u{fe0f} 👩\u{200d}💻\n⟨U+001B⟩[2Jgone⟨U+202E⟩");
+    assert_eq!(
+        neutral("ok ✔\u{fe0f} 👩\u{200d}💻\r\n\u{1b}[2Jgone\u{202e}"),
+        "ok ✔\u{fe0f} 👩\u{200d}💻\n⟨U+001B⟩[2Jgone⟨U+202E⟩"
+    );
 }
 
 #[test]
@@ -37,7 +63,10 @@ fn a_title_is_one_line_and_shows_where_it_was_cut() {
     assert_eq!(one_line("a\nb\tc", 20), "a⏎b c");
     assert_eq!(one_line("abcdefghij", 5), "abcd…");
     assert_eq!(one_line("abcdefghij", 0), "abcdefghij");
-    assert_eq!(one_line("x\u{1b}]0;evil\u{7}", 80), "x⟨U+001B⟩]0;evil⟨U+0007⟩");
+    assert_eq!(
+        one_line("x\u{1b}]0;evil\u{7}", 80),
+        "x⟨U+001B⟩]0;evil⟨U+0007⟩"
+    );
 }
 
 #[test]
@@ -46,8 +75,19 @@ fn no_line_of_an_agents_text_can_begin_where_ours_begin() {
     assert_eq!(shown, "  │ one\n  │ two\n  │ \n  │ four\n");
     let long = "x".repeat(50) + "Approved by the host";
     let broken = behind("  │ ", &long, Some(40));
-    assert!(broken.lines().all(|line| line.starts_with("  │ ") && line.chars().count() <= 40), "{broken}");
-    assert_eq!(broken.lines().map(|line| line.trim_start_matches("  │ ").trim_start_matches('↳')).collect::<String>(), long);
+    assert!(
+        broken
+            .lines()
+            .all(|line| line.starts_with("  │ ") && line.chars().count() <= 40),
+        "{broken}"
+    );
+    assert_eq!(
+        broken
+            .lines()
+            .map(|line| line.trim_start_matches("  │ ").trim_start_matches('↳'))
+            .collect::<String>(),
+        long
+    );
 }
 
 #[test]

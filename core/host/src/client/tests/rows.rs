@@ -1,16 +1,16 @@
 //! Rows as the engine gives them, made by hand.
 
 use pilothouse_domain::{
-    AgentName, ContentHash, DispatchMode, HostId, ItemId, ItemStatus, MessageId, Mode, Position, RequestId, RunId, RunStatus, Scope, Subject,
-    ThreadId, ThreadSummary, WorkspaceId,
+    AgentName, ContentHash, DispatchMode, HostId, ItemId, ItemStatus, MessageId, Mode, Position,
+    RequestId, RunId, RunStatus, Scope, Subject, ThreadId, ThreadSummary, WorkspaceId,
     item::{FileAction, FileChange},
     request::{Choice, OptionEffect, Question, RequestKind, RequestOption, RiskHint},
     row::{ActiveSummary, WaitingCounts},
     run::BlockedOn,
 };
 use pilothouse_engine::{
-    ActiveRow, AgentRow, ChangeRow, HostRow, InboxRow, InboxState, LinkState, ListOp, QueueRow, RowContent, RowText, SubjectRow, ThreadHeader,
-    ThreadRow, TimelineBatch, TimelineRow,
+    ActiveRow, AgentRow, ChangeRow, HostRow, InboxRow, InboxState, LinkState, ListOp, QueueRow,
+    RowContent, RowText, SubjectRow, ThreadHeader, ThreadRow, TimelineBatch, TimelineRow,
 };
 
 /// The time at which every example is looked at.
@@ -40,12 +40,22 @@ pub(super) fn host(link: LinkState) -> HostRow {
     HostRow {
         host: host_id(),
         name: "studio".to_owned(),
-        addresses: vec!["192.168.1.5:7433".to_owned(), "studio.example.net:7433".to_owned()],
+        addresses: vec![
+            "192.168.1.5:7433".to_owned(),
+            "studio.example.net:7433".to_owned(),
+        ],
         link,
         last_seen_ms: Some(NOW - 60_000),
-        waiting: WaitingCounts { approvals: 2, questions: 1 },
+        waiting: WaitingCounts {
+            approvals: 2,
+            questions: 1,
+        },
         scopes: vec![Scope::Read, Scope::Operate, Scope::Approve],
-        agents: vec![AgentRow { name: AgentName::from("codex"), family: "codex".to_owned(), modes: vec![Mode::ReadOnly, Mode::Ask] }],
+        agents: vec![AgentRow {
+            name: AgentName::from("codex"),
+            family: "codex".to_owned(),
+            modes: vec![Mode::ReadOnly, Mode::Ask],
+        }],
         workspaces: vec![WorkspaceId::from("app")],
         default_mode: Mode::Ask,
     }
@@ -61,9 +71,17 @@ pub(super) fn thread(title: &str) -> ThreadRow {
             workspace: WorkspaceId::from("app"),
             agent: AgentName::from("codex"),
             mode: Mode::Ask,
-            active: Some(ActiveSummary { run: run_id(1), status: RunStatus::Waiting, blocked_on: BlockedOn::Approval, since_ms: NOW - 125_000 }),
+            active: Some(ActiveSummary {
+                run: run_id(1),
+                status: RunStatus::Waiting,
+                blocked_on: BlockedOn::Approval,
+                since_ms: NOW - 125_000,
+            }),
             last_run: None,
-            waiting: WaitingCounts { approvals: 1, questions: 0 },
+            waiting: WaitingCounts {
+                approvals: 1,
+                questions: 0,
+            },
             queued: 1,
             held: None,
             last_line: "I will run the tests.".to_owned(),
@@ -78,22 +96,51 @@ pub(super) fn thread(title: &str) -> ThreadRow {
 }
 
 pub(super) fn option(id: &str, label: &str, effect: OptionEffect, reach: &str) -> RequestOption {
-    RequestOption { id: id.into(), label: label.to_owned(), effect, reach: reach.to_owned() }
+    RequestOption {
+        id: id.into(),
+        label: label.to_owned(),
+        effect,
+        reach: reach.to_owned(),
+    }
 }
 
 pub(super) fn codex_options() -> Vec<RequestOption> {
     vec![
-        option("accept", "Yes, run it", OptionEffect::AllowOnce, "this once"),
-        option("acceptForSession", "Yes, and don't ask again for this command", OptionEffect::AllowSession, "this exact command, until the session ends"),
-        option("decline", "No", OptionEffect::Deny, "this once; the turn goes on"),
-        option("cancel", "No, and stop", OptionEffect::DenyAndStop, "the turn is stopped"),
+        option(
+            "accept",
+            "Yes, run it",
+            OptionEffect::AllowOnce,
+            "this once",
+        ),
+        option(
+            "acceptForSession",
+            "Yes, and don't ask again for this command",
+            OptionEffect::AllowSession,
+            "this exact command, until the session ends",
+        ),
+        option(
+            "decline",
+            "No",
+            OptionEffect::Deny,
+            "this once; the turn goes on",
+        ),
+        option(
+            "cancel",
+            "No, and stop",
+            OptionEffect::DenyAndStop,
+            "the turn is stopped",
+        ),
     ]
 }
 
 /// A request that asks for this, with the hash that fits.
 pub(super) fn request(n: u8, kind: RequestKind, subject: &Subject) -> InboxRow {
     let raw = serde_json::to_string(subject).unwrap();
-    let text = |text: &pilothouse_domain::Body| RowText { text: text.preview().to_owned(), bytes: text.len(), ..RowText::default() };
+    let text = |text: &pilothouse_domain::Body| RowText {
+        text: text.preview().to_owned(),
+        bytes: text.len(),
+        ..RowText::default()
+    };
     let change = |change: &FileChange| ChangeRow {
         path: change.path.clone(),
         action: change.action,
@@ -157,18 +204,32 @@ pub(super) fn change_request() -> InboxRow {
                 path: "src/main.rs".to_owned(),
                 action: FileAction::Update,
                 moved_to: None,
-                diff: pilothouse_domain::Body::inline("@@ -1,2 +1,2 @@\n fn main() {\n-    old();\n+    new();"),
+                diff: pilothouse_domain::Body::inline(
+                    "@@ -1,2 +1,2 @@\n fn main() {\n-    old();\n+    new();",
+                ),
             },
-            FileChange { path: "notes.txt".to_owned(), action: FileAction::Delete, moved_to: None, diff: pilothouse_domain::Body::inline("") },
+            FileChange {
+                path: "notes.txt".to_owned(),
+                action: FileAction::Delete,
+                moved_to: None,
+                diff: pilothouse_domain::Body::inline(""),
+            },
         ],
         options: codex_options(),
         ..Subject::default()
     };
-    InboxRow { hints: vec![RiskHint::DeletesFiles, RiskHint::TooLongForOneTap], one_tap_allowed: false, ..request(2, RequestKind::FileChange, &subject) }
+    InboxRow {
+        hints: vec![RiskHint::DeletesFiles, RiskHint::TooLongForOneTap],
+        one_tap_allowed: false,
+        ..request(2, RequestKind::FileChange, &subject)
+    }
 }
 
 pub(super) fn questions() -> Vec<Question> {
-    let choice = |label: &str, description: Option<&str>| Choice { label: label.to_owned(), description: description.map(str::to_owned) };
+    let choice = |label: &str, description: Option<&str>| Choice {
+        label: label.to_owned(),
+        description: description.map(str::to_owned),
+    };
     let question = |id: &str, header: &str, text: &str| Question {
         id: id.to_owned(),
         header: header.to_owned(),
@@ -179,30 +240,53 @@ pub(super) fn questions() -> Vec<Question> {
         secret: false,
     };
     vec![
-        Question { choices: vec![choice("Staging", Some("a copy")), choice("Production", None)], ..question("db", "Database", "Which database?") },
+        Question {
+            choices: vec![
+                choice("Staging", Some("a copy")),
+                choice("Production", None),
+            ],
+            ..question("db", "Database", "Which database?")
+        },
         Question {
             choices: vec![choice("unit", None), choice("browser", None)],
             multi_select: true,
             free_text: true,
             ..question("tests", "Tests", "Which tests?")
         },
-        Question { free_text: true, secret: true, ..question("token", "Token", "What is the token?") },
+        Question {
+            free_text: true,
+            secret: true,
+            ..question("token", "Token", "What is the token?")
+        },
     ]
 }
 
 pub(super) fn question_request() -> InboxRow {
-    let subject = Subject { questions: questions(), ..Subject::default() };
-    InboxRow { hints: vec![RiskHint::NeedsAnswer], ..request(3, RequestKind::UserInput, &subject) }
+    let subject = Subject {
+        questions: questions(),
+        ..Subject::default()
+    };
+    InboxRow {
+        hints: vec![RiskHint::NeedsAnswer],
+        ..request(3, RequestKind::UserInput, &subject)
+    }
 }
 
 pub(super) fn text(text: &str) -> RowText {
-    RowText { text: text.to_owned(), bytes: text.len() as u64, ..RowText::default() }
+    RowText {
+        text: text.to_owned(),
+        bytes: text.len() as u64,
+        ..RowText::default()
+    }
 }
 
 pub(super) fn item(n: u8, status: ItemStatus, content: RowContent, said: &str) -> TimelineRow {
     TimelineRow {
         id: item_id(n),
-        position: Some(Position { run: 1, arrival: u64::from(n) }),
+        position: Some(Position {
+            run: 1,
+            arrival: u64::from(n),
+        }),
         run: Some(run_id(1)),
         node: None,
         status,
@@ -249,7 +333,10 @@ pub(super) fn running(status: RunStatus, blocked_on: BlockedOn) -> ThreadHeader 
         interrupting: false,
         pending: false,
     };
-    ThreadHeader { active: Some(active), ..header() }
+    ThreadHeader {
+        active: Some(active),
+        ..header()
+    }
 }
 
 pub(super) fn queued(n: u8, preview: &str) -> QueueRow {
@@ -263,7 +350,20 @@ pub(super) fn queued(n: u8, preview: &str) -> QueueRow {
 }
 
 /// A batch that inserts these rows at the end of `before` rows.
-pub(super) fn inserts(reset: bool, before: u32, rows: Vec<TimelineRow>, header: ThreadHeader) -> TimelineBatch {
-    let ops = (before..).zip(rows).map(|(index, row)| ListOp::Insert { index, row }).collect();
-    TimelineBatch { reset, ops, texts: Vec::new(), header }
+pub(super) fn inserts(
+    reset: bool,
+    before: u32,
+    rows: Vec<TimelineRow>,
+    header: ThreadHeader,
+) -> TimelineBatch {
+    let ops = (before..)
+        .zip(rows)
+        .map(|(index, row)| ListOp::Insert { index, row })
+        .collect();
+    TimelineBatch {
+        reset,
+        ops,
+        texts: Vec::new(),
+        header,
+    }
 }

@@ -6,7 +6,8 @@ use crate::client::{
     json::{self, Op},
 };
 use pilothouse_domain::{
-    AttemptId, CommandId, ContentHash, DeviceId, ItemStatus, MessageId, Refusal, RequestStatus, RunStatus,
+    AttemptId, CommandId, ContentHash, DeviceId, ItemStatus, MessageId, Refusal, RequestStatus,
+    RunStatus,
     command::NoticeKind,
     event::HoldReason,
     request::{Answer, AnswerDelivery, QuestionReply},
@@ -21,32 +22,84 @@ fn command_id() -> CommandId {
 
 /// Every object once: the type, and how it is printed.
 fn examples() -> Vec<String> {
-    let away = LinkState::Unreachable { since_ms: NOW - 1000, next_try_ms: None, reason: "connection refused".to_owned() };
+    let away = LinkState::Unreachable {
+        since_ms: NOW - 1000,
+        next_try_ms: None,
+        reason: "connection refused".to_owned(),
+    };
     let mut thread = thread("Fix the flaky test");
-    thread.summary.last_run = Some(EndedRun { id: run_id(2), ordinal: 1, status: RunStatus::Completed });
+    thread.summary.last_run = Some(EndedRun {
+        id: run_id(2),
+        ordinal: 1,
+        status: RunStatus::Completed,
+    });
     let sending = InboxRow {
-        state: InboxState::Sending { answer: secret_reply(), on_host: true },
+        state: InboxState::Sending {
+            answer: secret_reply(),
+            on_host: true,
+        },
         ..question_request()
     };
-    let answered = RequestStatus::Answered { answer: None, by: Some(DeviceId::from_bytes([9; 16])), delivery: AnswerDelivery::Confirmed, at_ms: NOW };
+    let answered = RequestStatus::Answered {
+        answer: None,
+        by: Some(DeviceId::from_bytes([9; 16])),
+        delivery: AnswerDelivery::Confirmed,
+        at_ms: NOW,
+    };
     let held = ThreadHeader {
         queue: vec![queued(3, "Then update the changelog")],
         held: Some(HoldReason::Person),
-        last_run: Some(EndedRun { id: run_id(2), ordinal: 1, status: RunStatus::Completed }),
+        last_run: Some(EndedRun {
+            id: run_id(2),
+            ordinal: 1,
+            status: RunStatus::Completed,
+        }),
         ..running(RunStatus::Waiting, BlockedOn::Approval)
     };
-    let command = RowContent::Command { command: "make test".to_owned(), cwd: "/home/ada/app".to_owned(), exit_code: Some(0), duration_ms: Some(1_200), agent_output: None };
-    let message = item(1, ItemStatus::Open, RowContent::AssistantMessage, "I will run");
+    let command = RowContent::Command {
+        command: "make test".to_owned(),
+        cwd: "/home/ada/app".to_owned(),
+        exit_code: Some(0),
+        duration_ms: Some(1_200),
+        agent_output: None,
+    };
+    let message = item(
+        1,
+        ItemStatus::Open,
+        RowContent::AssistantMessage,
+        "I will run",
+    );
     let mut failure = Failure::refused("answering", &Refusal::NotReady).about(command_id());
-    failure.candidates = vec![Candidate { id: "a1b2".to_owned(), label: "Fix the flaky test: make test".to_owned() }];
+    failure.candidates = vec![Candidate {
+        id: "a1b2".to_owned(),
+        label: "Fix the flaky test: make test".to_owned(),
+    }];
     let offline = Failure::new(Code::Unconfirmed, "sending the message: the host did not confirm it within 15 s; it is in the outbox and will be sent").about(command_id());
     vec![
-        json::line("joined", json::Joined { host: host_id(), name: "studio".to_owned() }),
+        json::line(
+            "joined",
+            json::Joined {
+                host: host_id(),
+                name: "studio".to_owned(),
+            },
+        ),
         json::line("host", json::Host::from(&host(LinkState::Synchronised))),
         json::line("host", json::Host::from(&host(away))),
         json::line("thread", json::Thread::from(&thread)),
-        json::line("thread_gone", json::ThreadGone { thread: thread_id() }),
-        json::line("created", json::Created { thread: thread_id(), host: host_id(), command: command_id() }),
+        json::line(
+            "thread_gone",
+            json::ThreadGone {
+                thread: thread_id(),
+            },
+        ),
+        json::line(
+            "created",
+            json::Created {
+                thread: thread_id(),
+                host: host_id(),
+                command: command_id(),
+            },
+        ),
         json::line(
             "sent",
             json::Sent {
@@ -55,13 +108,23 @@ fn examples() -> Vec<String> {
                 command: command_id(),
                 message: command_id().derive("message"),
                 run: command_id().derive("run"),
-                notice: Some(NoticeKind::QueuedInstead { message: MessageId::from_bytes([7; 16]) }),
+                notice: Some(NoticeKind::QueuedInstead {
+                    message: MessageId::from_bytes([7; 16]),
+                }),
             },
         ),
-        json::line("request", json::Request::from(&command_request("make test"))),
+        json::line(
+            "request",
+            json::Request::from(&command_request("make test")),
+        ),
         json::line("request", json::Request::from(&change_request())),
         json::line("request", json::Request::from(&sending)),
-        json::line("request_gone", json::RequestGone { request: request_id(1) }),
+        json::line(
+            "request_gone",
+            json::RequestGone {
+                request: request_id(1),
+            },
+        ),
         json::line(
             "answered",
             json::Answered {
@@ -70,7 +133,10 @@ fn examples() -> Vec<String> {
                 host: host_id(),
                 command: command_id(),
                 content_hash: ContentHash::of("{}"),
-                answer: Answer::Choose { option: "accept".into(), note: None },
+                answer: Answer::Choose {
+                    option: "accept".into(),
+                    note: None,
+                },
                 confirmed: (&answered).into(),
             },
         ),
@@ -86,22 +152,61 @@ fn examples() -> Vec<String> {
             },
         ),
         json::line("queue", json::QueueLine::from(&held)),
-        json::line("queue_changed", json::QueueChanged { thread: thread_id(), host: host_id(), command: command_id(), removed: Some(run_id(3)) }),
-        json::line("reset", json::Reset { thread: thread_id() }),
+        json::line(
+            "queue_changed",
+            json::QueueChanged {
+                thread: thread_id(),
+                host: host_id(),
+                command: command_id(),
+                removed: Some(run_id(3)),
+            },
+        ),
+        json::line(
+            "reset",
+            json::Reset {
+                thread: thread_id(),
+            },
+        ),
         json::line("item", json::Item::new(Op::Insert, 0, &message)),
-        json::line("item", json::Item::new(Op::Update, 1, &item(2, ItemStatus::Completed, command, "1 passed\n"))),
+        json::line(
+            "item",
+            json::Item::new(
+                Op::Update,
+                1,
+                &item(2, ItemStatus::Completed, command, "1 passed\n"),
+            ),
+        ),
         json::line("item", json::Gone::at(1)),
-        json::line("text", json::Text { item: item_id(1), at: 10, text: " the tests" }),
+        json::line(
+            "text",
+            json::Text {
+                item: item_id(1),
+                at: 10,
+                text: " the tests",
+            },
+        ),
         json::line("standing", json::Standing::from(&held)),
-        json::line("idle", json::Idle { thread: Some(thread_id()), last_run: Some(RunStatus::Completed) }),
+        json::line(
+            "idle",
+            json::Idle {
+                thread: Some(thread_id()),
+                last_run: Some(RunStatus::Completed),
+            },
+        ),
         json::line("error", json::ErrorLine::from(&failure)),
         json::line("error", json::ErrorLine::from(&offline)),
     ]
 }
 
 fn secret_reply() -> Answer {
-    let reply = |question: &str, text: &str| QuestionReply { question: question.to_owned(), chosen: Vec::new(), text: Some(text.to_owned()) };
-    Answer::Reply { replies: vec![reply("tests", "the slow ones"), reply("token", "s3cret")] }
+    let reply = |question: &str, text: &str| QuestionReply {
+        question: question.to_owned(),
+        chosen: Vec::new(),
+        text: Some(text.to_owned()),
+    };
+    Answer::Reply {
+        replies: vec![reply("tests", "the slow ones"), reply("token", "s3cret")],
+    }
 }
 
 #[test]
@@ -114,7 +219,11 @@ fn every_object_is_one_line_and_names_its_type_first() {
     for example in examples() {
         assert!(example.starts_with("{\"type\":\""), "{example}");
         assert!(!example.contains('\n'), "{example}");
-        assert!(serde_json::from_str::<serde_json::Value>(&example).unwrap().is_object());
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&example)
+                .unwrap()
+                .is_object()
+        );
     }
 }
 
@@ -122,11 +231,18 @@ fn every_object_is_one_line_and_names_its_type_first() {
 fn every_object_is_documented_with_its_fields() {
     let manual = include_str!("../../../../../docs/cli.md");
     for example in examples() {
-        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&example).unwrap();
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(&example).unwrap();
         let kind = object["type"].as_str().unwrap();
-        let section = manual.split("\n### ").find(|section| section.starts_with(&format!("`{kind}`"))).unwrap_or_else(|| panic!("docs/cli.md has no section for `{kind}`"));
+        let section = manual
+            .split("\n### ")
+            .find(|section| section.starts_with(&format!("`{kind}`")))
+            .unwrap_or_else(|| panic!("docs/cli.md has no section for `{kind}`"));
         for field in object.keys() {
-            assert!(section.contains(&format!("\"{field}\"")), "docs/cli.md does not show `{field}` of `{kind}`");
+            assert!(
+                section.contains(&format!("\"{field}\"")),
+                "docs/cli.md does not show `{field}` of `{kind}`"
+            );
         }
     }
 }
@@ -134,21 +250,37 @@ fn every_object_is_documented_with_its_fields() {
 #[test]
 fn a_request_holds_the_exact_text_that_its_hash_is_over() {
     let row = command_request("make test");
-    let object: serde_json::Value = serde_json::from_str(&json::line("request", json::Request::from(&row))).unwrap();
-    assert_eq!(object["content_hash"], ContentHash::of(object["subject_text"].as_str().unwrap()).to_string());
+    let object: serde_json::Value =
+        serde_json::from_str(&json::line("request", json::Request::from(&row))).unwrap();
+    assert_eq!(
+        object["content_hash"],
+        ContentHash::of(object["subject_text"].as_str().unwrap()).to_string()
+    );
     assert_eq!(object["subject"]["command"], "make test");
     assert_eq!(object["subject"]["options"][0]["id"], "accept");
 }
 
 #[test]
 fn a_secret_answer_is_in_no_output() {
-    let row = InboxRow { state: InboxState::Sending { answer: secret_reply(), on_host: false }, ..question_request() };
+    let row = InboxRow {
+        state: InboxState::Sending {
+            answer: secret_reply(),
+            on_host: false,
+        },
+        ..question_request()
+    };
     let line = json::line("request", json::Request::from(&row));
     assert!(!line.contains("s3cret"), "{line}");
     assert!(line.contains("the slow ones"));
-    let words = crate::client::show::request::render(&row, "a1b2", NOW, crate::client::style::Style::PLAIN);
+    let words =
+        crate::client::show::request::render(&row, "a1b2", NOW, crate::client::style::Style::PLAIN);
     assert!(!words.contains("s3cret"), "{words}");
-    let refusal = Refusal::AlreadyAnswered { request: request_id(1), by: None, answer: Some(secret_reply()), at_ms: NOW };
+    let refusal = Refusal::AlreadyAnswered {
+        request: request_id(1),
+        by: None,
+        answer: Some(secret_reply()),
+        at_ms: NOW,
+    };
     let failure = Failure::refused("answering", &refusal);
     let line = json::line("error", json::ErrorLine::from(&failure));
     assert!(!line.contains("s3cret"), "{line}");

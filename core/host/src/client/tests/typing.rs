@@ -11,15 +11,30 @@ struct Typed {
 }
 
 fn parse(line: &str) -> Result<ClientCommand, clap::Error> {
-    Typed::try_parse_from(std::iter::once("pilothouse").chain(line.split(' '))).map(|typed| typed.verb)
+    Typed::try_parse_from(std::iter::once("pilothouse").chain(line.split(' ')))
+        .map(|typed| typed.verb)
 }
 
 #[test]
 fn the_verbs_hold_together() {
     Typed::command().debug_assert();
     assert_eq!(
-        ClientCommand::augment_subcommands(clap::Command::new("x")).get_subcommands().map(|verb| verb.get_name().to_owned()).collect::<Vec<_>>(),
-        ["join", "hosts", "threads", "new", "send", "watch", "inbox", "answer", "interrupt", "queue"]
+        ClientCommand::augment_subcommands(clap::Command::new("x"))
+            .get_subcommands()
+            .map(|verb| verb.get_name().to_owned())
+            .collect::<Vec<_>>(),
+        [
+            "join",
+            "hosts",
+            "threads",
+            "new",
+            "send",
+            "watch",
+            "inbox",
+            "answer",
+            "interrupt",
+            "queue"
+        ]
     );
     assert!(ClientCommand::from_arg_matches(&clap::ArgMatches::default()).is_err());
 }
@@ -27,20 +42,36 @@ fn the_verbs_hold_together() {
 #[test]
 fn every_verb_takes_data_json_and_timeout_and_explains_itself() {
     for verb in Typed::command().get_subcommands() {
-        let names: Vec<&str> = verb.get_arguments().filter_map(|argument| argument.get_long()).collect();
+        let names: Vec<&str> = verb
+            .get_arguments()
+            .filter_map(|argument| argument.get_long())
+            .collect();
         for name in ["data", "json", "timeout"] {
             assert!(names.contains(&name), "{} has no --{name}", verb.get_name());
         }
-        assert!(verb.get_about().is_some(), "{} says nothing", verb.get_name());
+        assert!(
+            verb.get_about().is_some(),
+            "{} says nothing",
+            verb.get_name()
+        );
         for argument in verb.get_arguments() {
-            assert!(argument.get_help().is_some(), "{} does not explain {}", verb.get_name(), argument.get_id());
+            assert!(
+                argument.get_help().is_some(),
+                "{} does not explain {}",
+                verb.get_name(),
+                argument.get_id()
+            );
         }
     }
 }
 
 #[test]
 fn a_message_goes_one_way_only() {
-    for line in ["send t hello --queue --steer", "send t hello --steer --restart", "send t hello --queue --restart"] {
+    for line in [
+        "send t hello --queue --steer",
+        "send t hello --steer --restart",
+        "send t hello --queue --restart",
+    ] {
         assert!(parse(line).is_err(), "{line}");
     }
     assert!(parse("send t hello --restart").is_ok());
@@ -57,7 +88,13 @@ fn an_answer_is_one_thing_only() {
     ] {
         assert!(parse(line).is_err(), "{line}");
     }
-    for line in ["answer r", "answer r accept", "answer r --deny --note later", "answer r --reply 1=x --choose 2=y", "answer r --allow --hash 12ab"] {
+    for line in [
+        "answer r",
+        "answer r accept",
+        "answer r --deny --note later",
+        "answer r --reply 1=x --choose 2=y",
+        "answer r --allow --hash 12ab",
+    ] {
         assert!(parse(line).is_ok(), "{line}");
     }
 }
@@ -65,14 +102,21 @@ fn an_answer_is_one_thing_only() {
 #[test]
 fn a_timeout_is_a_number_of_seconds() {
     assert!(parse("inbox --timeout 0.5").is_ok());
-    for line in ["inbox --timeout -1", "inbox --timeout soon", "inbox --timeout NaN", "inbox --timeout inf"] {
+    for line in [
+        "inbox --timeout -1",
+        "inbox --timeout soon",
+        "inbox --timeout NaN",
+        "inbox --timeout inf",
+    ] {
         assert!(parse(line).is_err(), "{line}");
     }
 }
 
 #[test]
 fn a_mode_that_does_not_exist_names_those_that_do() {
-    let error = parse("new --agent a --workspace w --mode yolo T").unwrap_err().to_string();
+    let error = parse("new --agent a --workspace w --mode yolo T")
+        .unwrap_err()
+        .to_string();
     for mode in ["read_only", "ask", "auto_edit", "full_access"] {
         assert!(error.contains(mode), "{error}");
     }

@@ -51,7 +51,11 @@ fn run(dir: &std::path::Path, words: &[&str]) -> Ran {
     all.extend(["--data", dir]);
     let command = Typed::try_parse_from(all).unwrap().verb;
     let (out, errors) = (Sheet::default(), Sheet::default());
-    let mut output = Output::to(command.device().json, Box::new(out.clone()), Box::new(errors.clone()));
+    let mut output = Output::to(
+        command.device().json,
+        Box::new(out.clone()),
+        Box::new(errors.clone()),
+    );
     let code = match verbs::run(command, &mut output) {
         Ok(()) => 0,
         Err(failure) => {
@@ -59,7 +63,11 @@ fn run(dir: &std::path::Path, words: &[&str]) -> Ran {
             failure.code.number()
         }
     };
-    Ran { code, out: out.text(), errors: errors.text() }
+    Ran {
+        code,
+        out: out.text(),
+        errors: errors.text(),
+    }
 }
 
 #[test]
@@ -82,7 +90,11 @@ fn a_device_without_hosts_says_how_to_get_one() {
     ] {
         let ran = run(dir.path(), words);
         assert_eq!(ran.code, 5, "{words:?}: {}", ran.errors);
-        assert!(ran.errors.contains("no host is paired") && ran.errors.contains("next: "), "{words:?}: {}", ran.errors);
+        assert!(
+            ran.errors.contains("no host is paired") && ran.errors.contains("next: "),
+            "{words:?}: {}",
+            ran.errors
+        );
         assert_eq!(ran.out, "", "{words:?}");
     }
 }
@@ -92,7 +104,14 @@ fn for_a_script_a_failure_is_an_object_on_standard_output() {
     let dir = tempfile::tempdir().unwrap();
     let ran = run(dir.path(), &["threads", "--json", "--timeout", "0.2"]);
     let object: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!((object["type"].as_str(), object["code"].as_str(), object["exit"].as_u64()), (Some("error"), Some("nothing_there"), Some(5)));
+    assert_eq!(
+        (
+            object["type"].as_str(),
+            object["code"].as_str(),
+            object["exit"].as_u64()
+        ),
+        (Some("error"), Some("nothing_there"), Some(5))
+    );
     assert_eq!(ran.errors, "");
 }
 
@@ -101,7 +120,11 @@ fn a_code_that_cannot_be_read_pairs_with_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let ran = run(dir.path(), &["join", "pilothouse:pair?nonsense"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.errors.starts_with("pilothouse: pairing: "), "{}", ran.errors);
+    assert!(
+        ran.errors.starts_with("pilothouse: pairing: "),
+        "{}",
+        ran.errors
+    );
 }
 
 #[test]
@@ -115,7 +138,11 @@ fn a_reply_needs_its_question() {
     let dir = tempfile::tempdir().unwrap();
     let ran = run(dir.path(), &["answer", "3kfa", "--reply", "yes"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.errors.contains("--reply QUESTION=TEXT"), "{}", ran.errors);
+    assert!(
+        ran.errors.contains("--reply QUESTION=TEXT"),
+        "{}",
+        ran.errors
+    );
 }
 
 #[test]
@@ -125,16 +152,40 @@ fn a_data_directory_that_cannot_be_used_is_named() {
     std::fs::write(&file, "x").unwrap();
     let ran = run(&file, &["hosts"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.errors.contains(file.to_str().unwrap()), "{}", ran.errors);
+    assert!(
+        ran.errors.contains(file.to_str().unwrap()),
+        "{}",
+        ran.errors
+    );
 }
 
 #[test]
 fn exit_codes_tell_refused_unconfirmed_and_nothing_there_apart() {
     let code = |refusal: &Refusal| Failure::refused("it", refusal).code.number();
     assert_eq!(code(&Refusal::NotReady), 3);
-    assert_eq!(code(&Refusal::UnknownThread { thread: ThreadId::default() }), 5);
-    assert_eq!(code(&Refusal::UnknownRequest { request: RequestId::default() }), 5);
-    assert_eq!([Code::Error, Code::Usage, Code::Refused, Code::Unconfirmed, Code::NothingThere].map(Code::number), [1, 2, 3, 4, 5]);
+    assert_eq!(
+        code(&Refusal::UnknownThread {
+            thread: ThreadId::default()
+        }),
+        5
+    );
+    assert_eq!(
+        code(&Refusal::UnknownRequest {
+            request: RequestId::default()
+        }),
+        5
+    );
+    assert_eq!(
+        [
+            Code::Error,
+            Code::Usage,
+            Code::Refused,
+            Code::Unconfirmed,
+            Code::NothingThere
+        ]
+        .map(Code::number),
+        [1, 2, 3, 4, 5]
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::lists;
 use crate::client::{
     args::WatchArgs,
-    device::{Device, no_host},
+    device::{Device, Seen, no_host},
     failure::{Code, Failure},
     json::{self, Op},
     output::Output,
@@ -11,12 +11,12 @@ use crate::client::{
     show::{self, live::Live, words},
     style::Tone,
 };
-use pilothouse_domain::{ContentHash, HostId, RequestId, RunStatus, ThreadId};
+use pilothouse_domain::{ContentHash, HostId, RequestId, RunStatus, ThreadId, row::WaitingCounts};
 use pilothouse_engine::{
     Batch, HostRow, InboxRow, LinkState, ListBatch, ListOp, Scope, ThreadRow, TimelineBatch,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -30,6 +30,7 @@ pub(super) fn thread(args: &WatchArgs, given: &str, output: &mut Output) -> Resu
     let mut watch = Watched::new(&row, output);
     watch.begin(output)?;
     device.observe(Scope::Hosts);
+    device.observe(Scope::Threads);
     device.observe(Scope::Inbox);
     device.observe(Scope::Timeline {
         host: row.host,
@@ -60,9 +61,13 @@ pub(super) fn thread(args: &WatchArgs, given: &str, output: &mut Output) -> Resu
             )?,
             Batch::Threads(_) | Batch::Delivery(_) => {}
         }
-        if args.until_idle && watch.live.is_idle() {
+        if args.until_idle && (watch.live.is_idle() || rests_elsewhere(&device.seen, &row)) {
             output.bottom(None)?;
-            let status = watch.live.last_status();
+            let status = if watch.live.is_idle() {
+                watch.live.last_status()
+            } else {
+                last_status(&device.seen, &row)
+            };
             output.object(
                 "idle",
                 json::Idle {
@@ -73,6 +78,30 @@ pub(super) fn thread(args: &WatchArgs, given: &str, output: &mut Output) -> Resu
             return ended(status);
         }
     }
+}
+
+/// Whether the thread rests by what another process, which holds the link, has stored. This process cannot know that its
+/// timeline is up to date; the list of threads is kept so by whoever holds the link.
+fn rests_elsewhere(seen: &Seen, row: &ThreadRow) -> bool {
+    let elsewhere = seen
+        .hosts
+        .iter()
+        .flatten()
+        .any(|host| host.host == row.host && host.link == LinkState::HeldElsewhere);
+    elsewhere
+        && line_of(seen, row)
+            .is_some_and(|line| rests(line) && line.summary.waiting == WaitingCounts::default())
+}
+
+fn line_of<'a>(seen: &'a Seen, row: &ThreadRow) -> Option<&'a ThreadRow> {
+    seen.threads
+        .iter()
+        .flatten()
+        .find(|line| line.host == row.host && line.summary.thread == row.summary.thread)
+}
+
+fn last_status(seen: &Seen, row: &ThreadRow) -> Option<RunStatus> {
+    line_of(seen, row)?.summary.last_run.map(|run| run.status)
 }
 
 /// The next batch; meanwhile the line at the bottom counts on. `None` when the time is up.
@@ -281,6 +310,7 @@ pub(super) fn everything(args: &WatchArgs, output: &mut Output) -> Result<(), Fa
     let deadline = device.given_deadline();
     lists::everything(&mut device);
     let mut all = Everything::default();
+    let mut followed = BTreeSet::new();
     loop {
         let Some(batch) = device.next(deadline) else {
             return if args.until_idle {
@@ -309,6 +339,24 @@ pub(super) fn everything(args: &WatchArgs, output: &mut Output) -> Result<(), Fa
             Batch::Inbox(_) => all.inbox(seen.inbox.as_deref().unwrap_or_default(), now, output)?,
             Batch::Timeline(_) | Batch::Delivery(_) => {}
         }
+        // While this process holds the links, others of the same device see of a thread only what is followed here.
+        let at_work: Vec<(HostId, ThreadId)> = seen
+            .threads
+            .iter()
+            .flatten()
+            .filter(|row| !rests(row))
+            .map(|row| (row.host, row.summary.thread))
+            .collect();
+        for (host, thread) in at_work {
+            if followed.insert(thread) {
+                device.observe(Scope::Timeline {
+                    host,
+                    thread,
+                    tail: 1,
+                });
+            }
+        }
+        let seen = &device.seen;
         if args.until_idle
             && let (Some(hosts), Some(threads), Some(inbox)) =
                 (&seen.hosts, &seen.threads, &seen.inbox)
