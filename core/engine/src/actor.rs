@@ -4,23 +4,24 @@
 //! views in the order in which the host sent them. What is written is committed before views are told.
 
 use crate::{
-    api::{LogLevel, TicketOutcome},
+    api::LogLevel,
     delivery::lock,
     error::{QueryError, SubmitError},
     hosts::HostLink,
     live::HostLive,
     rows::LinkState,
-    shared::{Shared, Shows, parked_words},
+    shared::{Shared, Shows},
+    sharing::SAY_AGAIN,
     ticket::TicketState,
 };
-use pilothouse_domain::{Command, CommandId, HostId, Outcome, ThreadId};
-use pilothouse_store::{Delivery as Stored, Durability, HostRow, Lease, ReplicaStore, StoreError};
+use pilothouse_domain::{Command, CommandId, HostId, ThreadId};
+use pilothouse_store::{Durability, HostRow, Lease, ReplicaStore, StoreError};
 use pilothouse_wire::{
     link::{LinkEvent, LinkState as WireState},
     message::{ByeReason, Query, QueryResult},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
@@ -102,6 +103,15 @@ pub(crate) struct Actor {
     pub(crate) runtime: Runtime,
     /// Observers per timeline.
     pub(crate) observed: BTreeMap<(HostId, ThreadId), u32>,
+    /// Timelines that other processes observe; followed by the owner.
+    pub(crate) elsewhere: BTreeSet<(HostId, ThreadId)>,
+    /// What the owner has last told others of those.
+    pub(crate) told_current: Option<Vec<(HostId, ThreadId)>>,
+    /// Names this process among those that say what they observe.
+    pub(crate) holder: String,
+    /// Whether it stands in the file that this process observes something.
+    pub(crate) announced: bool,
+    last_announced: Instant,
     lease: Option<Lease>,
     inbox: mpsc::Receiver<Message>,
     polls: bool,
@@ -122,12 +132,18 @@ impl Actor {
         // On a phone one process has the directory for itself, and a timer would keep it awake.
         let polls = shared.config.platform != "android";
         let now = Instant::now();
+        let holder = pilothouse_domain::hash::to_hex(&shared.random::<8>());
         Self {
             shared,
             store,
             hosts: BTreeMap::new(),
             runtime,
             observed: BTreeMap::new(),
+            elsewhere: BTreeSet::new(),
+            told_current: None,
+            holder,
+            announced: false,
+            last_announced: now,
             lease,
             inbox,
             polls,
@@ -157,6 +173,10 @@ impl Actor {
         self.end();
     }
 
+    pub(crate) fn is_owner(&self) -> bool {
+        self.lease.is_some()
+    }
+
     fn begin(&mut self) {
         let before = self.shared.platform.now_ms().saturating_sub(ENDED_KEPT_MS);
         let pruned = self
@@ -173,6 +193,7 @@ impl Actor {
         lock(&self.shared.live).owner = true;
         self.expire();
         self.start_links();
+        self.serve_others();
         self.show_hosts();
     }
 
@@ -225,6 +246,9 @@ impl Actor {
         if self.hosts.values().any(|link| link.unsent > 0) {
             wait = wait.min(EXPIRY_POLL);
         }
+        if !self.elsewhere.is_empty() {
+            wait = wait.min(SAY_AGAIN);
+        }
         wait
     }
 
@@ -271,14 +295,21 @@ impl Actor {
                 *count += 1;
                 if *count == 1 {
                     self.follow(host, thread);
+                    self.announce();
+                    self.learn_from_owner();
                 }
+                // What changed while the observation was being made is in the next batch.
+                self.show_timeline(host, thread, false);
             }
             Message::Unobserve { host, thread } => {
                 if let Some(count) = self.observed.get_mut(&(host, thread)) {
                     *count -= 1;
                     if *count == 0 {
                         self.observed.remove(&(host, thread));
-                        self.unfollow(host, thread);
+                        if !self.is_observed(host, thread) {
+                            self.unfollow(host, thread);
+                        }
+                        self.announce();
                     }
                 }
             }
@@ -312,8 +343,7 @@ impl Actor {
                 }
             }
             Message::Unpark { command, reply } => {
-                let done = self.change_outbox(command, |tx| tx.unpark(command).map(|()| true));
-                let _ = reply.send(done);
+                let _ = reply.send(self.unpark(command));
             }
             Message::Discard { command, reply } => {
                 let done = self.change_outbox(command, |tx| tx.withdraw(command));
@@ -327,73 +357,6 @@ impl Actor {
         }
     }
 
-    /// One fsync for all that was submitted since the last one.
-    fn save(&mut self, submitted: Vec<(HostId, Command, Arc<TicketState>)>) {
-        if submitted.is_empty() {
-            return;
-        }
-        let now = self.shared.platform.now_ms();
-        let result = self.store.transaction(
-            |tx| {
-                for (host, command, _) in &submitted {
-                    tx.push(*host, command.clone(), now)?;
-                }
-                Ok::<(), StoreError>(())
-            },
-            Durability::Synced,
-        );
-        let result = result.map_err(|error| SubmitError::NotSaved {
-            why: error.to_string(),
-        });
-        {
-            let mut live = lock(&self.shared.live);
-            for (_, command, ticket) in &submitted {
-                live.unsaved.retain(|(_, held)| held.id != command.id);
-                if result.is_ok() {
-                    live.tickets
-                        .entry(command.id)
-                        .or_default()
-                        .push(ticket.clone());
-                }
-            }
-        }
-        for (host, command, ticket) in &submitted {
-            ticket.set_saved(result.clone());
-            self.show_outbox(*host, command.thread, true);
-        }
-        let mut hosts: Vec<HostId> = submitted.iter().map(|(host, ..)| *host).collect();
-        hosts.dedup();
-        for host in hosts {
-            if let Some(link) = self.hosts.get(&host)
-                && link.up.is_none()
-            {
-                // A person acts: this is no moment to wait out a backoff.
-                link.poke();
-            }
-            self.pump(host);
-        }
-    }
-
-    fn change_outbox(
-        &mut self,
-        command: CommandId,
-        work: impl FnOnce(&mut pilothouse_store::ReplicaTx<'_>) -> Result<bool, StoreError>,
-    ) -> Result<bool, String> {
-        let entry = self
-            .store
-            .outbox_entry(command)
-            .map_err(|error| error.to_string())?;
-        let done = self
-            .store
-            .transaction(work, Durability::Synced)
-            .map_err(|error| error.to_string())?;
-        if let Some(entry) = entry {
-            self.show_outbox(entry.host, entry.command.thread, true);
-            self.pump(entry.host);
-        }
-        Ok(done)
-    }
-
     fn tick(&mut self) {
         let now = Instant::now();
         let shared_by_others = self.polls || self.lease.is_none();
@@ -401,6 +364,14 @@ impl Actor {
             self.last_poll = now;
             if self.store.changed_since().unwrap_or(false) {
                 self.refresh();
+            }
+        }
+        if now.duration_since(self.last_announced) >= SAY_AGAIN {
+            self.last_announced = now;
+            if self.is_owner() {
+                self.serve_others();
+            } else {
+                self.announce();
             }
         }
         if self.lease.is_none() && now.duration_since(self.last_lease) >= SLOW_POLL {
@@ -432,13 +403,10 @@ impl Actor {
     /// Another process has written: look at everything again.
     fn refresh(&mut self) {
         self.start_links();
+        self.serve_others();
         self.settle_tickets();
-        {
-            let mut live = lock(&self.shared.live);
-            for thread in live.threads.values_mut() {
-                thread.version += 1;
-            }
-        }
+        self.learn_from_owner();
+        lock(&self.shared.live).touch_all();
         for shows in [Shows::Hosts, Shows::Threads, Shows::Inbox, Shows::Delivery] {
             self.shared.changed(shows, true);
         }
@@ -448,66 +416,6 @@ impl Actor {
         let hosts: Vec<HostId> = self.hosts.keys().copied().collect();
         for host in hosts {
             self.pump(host);
-        }
-    }
-
-    /// Tells tickets what stands in the outbox, whoever wrote it.
-    fn settle_tickets(&mut self) {
-        let waiting: Vec<CommandId> = lock(&self.shared.live).tickets.keys().copied().collect();
-        for command in waiting {
-            let entry = self.store.outbox_entry(command);
-            let Some(Some(entry)) = self.note("reading the outbox", entry) else {
-                continue;
-            };
-            if let Some(outcome) = outcome_of(&entry.delivery) {
-                self.resolve(command, outcome);
-            }
-        }
-    }
-
-    /// Tells a command's tickets what came of it.
-    pub(crate) fn resolve(&self, command: CommandId, outcome: TicketOutcome) {
-        let mut live = lock(&self.shared.live);
-        if let Some(tickets) = live.tickets.get(&command) {
-            for ticket in tickets {
-                ticket.set_outcome(outcome.clone());
-            }
-            if tickets.iter().all(|ticket| ticket.is_final()) {
-                live.tickets.remove(&command);
-            }
-        }
-    }
-
-    fn expire(&mut self) {
-        let now = self.shared.platform.now_ms();
-        let expired = self.store.transaction(
-            |tx| {
-                let expired = tx.expire(now)?;
-                let mut parked = Vec::new();
-                for command in &expired {
-                    parked.extend(crate::outbox::park_dependents(tx, *command)?);
-                }
-                Ok::<_, StoreError>((expired, parked))
-            },
-            Durability::Synced,
-        );
-        let Some((expired, parked)) = self.note("expiring commands", expired) else {
-            return;
-        };
-        for command in expired.iter().chain(&parked) {
-            let entry = self.store.outbox_entry(*command);
-            if let Some(Some(entry)) = self.note("reading the outbox", entry) {
-                if let Some(outcome) = outcome_of(&entry.delivery) {
-                    self.resolve(*command, outcome);
-                }
-                self.show_outbox(entry.host, entry.command.thread, true);
-            }
-        }
-        if !expired.is_empty() {
-            let hosts: Vec<HostId> = self.hosts.keys().copied().collect();
-            for host in hosts {
-                self.pump(host);
-            }
         }
     }
 
@@ -536,7 +444,7 @@ impl Actor {
     }
 
     pub(crate) fn show_timeline(&self, host: HostId, thread: ThreadId, at_once: bool) {
-        lock(&self.shared.live).thread(host, thread).version += 1;
+        lock(&self.shared.live).touch(host, thread);
         self.shared.changed(Shows::Timeline(host, thread), at_once);
     }
 
@@ -563,6 +471,8 @@ impl Actor {
     }
 
     fn end(mut self) {
+        self.observed.clear();
+        self.announce();
         let links = std::mem::take(&mut self.hosts);
         let mut ends = Vec::new();
         for (_, link) in links {
@@ -588,22 +498,4 @@ impl Actor {
         drop(self.lease);
         self.runtime.shutdown_timeout(FAREWELL);
     }
-}
-
-/// What a ticket is told of a command's place in the outbox, if there is anything to tell.
-pub(crate) fn outcome_of(delivery: &Stored) -> Option<TicketOutcome> {
-    Some(match delivery {
-        Stored::Saved | Stored::Handed => return None,
-        Stored::Done(Outcome::Accepted { cursor, notice }) => TicketOutcome::Accepted {
-            cursor: *cursor,
-            notice: notice.clone(),
-        },
-        Stored::Done(Outcome::Refused { refusal }) => TicketOutcome::Refused {
-            refusal: refusal.clone(),
-        },
-        Stored::Expired => TicketOutcome::Expired,
-        Stored::Parked(reason) => TicketOutcome::Parked {
-            reason: parked_words(*reason),
-        },
-    })
 }

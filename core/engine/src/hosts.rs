@@ -37,8 +37,6 @@ pub(crate) struct HostLink {
     pub(crate) up: Option<Up>,
     /// Pending commands that were never handed over; they can expire.
     pub(crate) unsent: usize,
-    /// The ledger is not the one that this device knew: what was handed to it before may be unknown to this one.
-    pub(crate) restored: bool,
     /// Lines that wait after a transient refusal: until when, and how often in a row.
     pub(crate) waits: BTreeMap<ThreadId, (Instant, u32)>,
     paired_at_ms: u64,
@@ -52,6 +50,11 @@ pub(crate) struct Up {
     out: mpsc::UnboundedSender<DeviceMessage>,
     next_sub: SubId,
     pub(crate) feed: SubId,
+    /// Whether the feed was asked for from a known place.
+    pub(crate) feed_known: bool,
+    /// Whether the feed has answered: only then it is known that the ledger is the one this device knows, and
+    /// commands go out.
+    pub(crate) ready: bool,
     pub(crate) following: BTreeMap<ThreadId, Following>,
     /// Commands whose outcome was asked over this connection.
     pub(crate) asked: BTreeSet<CommandId>,
@@ -127,7 +130,6 @@ impl HostLink {
             life,
             up: None,
             unsent: 0,
-            restored: false,
             waits: BTreeMap::new(),
             paired_at_ms: row.paired_at_ms,
             link,
@@ -173,6 +175,8 @@ impl HostLink {
             out,
             next_sub: 1,
             feed: 0,
+            feed_known: false,
+            ready: false,
             following: BTreeMap::new(),
             asked: BTreeSet::new(),
             absent: BTreeSet::new(),

@@ -6,7 +6,7 @@ use crate::{
 };
 use pilothouse_domain::{
     Cursor, Entry, Event, HostId, ItemStatus, LoggedEvent, Outcome, Refusal, ThreadId, ThreadState,
-    feed::{FeedCursor, FeedUpdate, GapReason, Subscribed},
+    feed::{FeedCursor, GapReason, Subscribed},
     row::{LiveText, OpenItem, Snapshot},
 };
 use pilothouse_orchestrator::{apply, apply_entry, project};
@@ -18,7 +18,6 @@ use pilothouse_wire::{
         WireError,
     },
 };
-use std::collections::BTreeSet;
 
 /// Bytes of rows asked for with a snapshot: what a screen shows first.
 const TAIL_BYTES: u32 = 50 * 1024;
@@ -74,14 +73,13 @@ impl Actor {
             return;
         };
         let fresh = known == FeedCursor::default();
-        let same_epoch = known.epoch == welcome.epoch;
         let Some(link) = self.hosts.get_mut(&host) else {
             return;
         };
         link.connected(self.runtime.handle(), sender);
-        link.restored |= !fresh && !same_epoch;
         if let Some(up) = &mut link.up {
             up.feed = up.new_sub();
+            up.feed_known = !fresh;
             up.send(DeviceMessage::SubscribeFeed {
                 sub: up.feed,
                 cursor: (!fresh).then_some(known),
@@ -91,17 +89,10 @@ impl Actor {
         if let Some(live) = lock(&self.shared.live).hosts.get_mut(&host) {
             live.same_decide = same_decide;
         }
-        let threads: Vec<ThreadId> = self
-            .observed
-            .keys()
-            .filter(|(h, _)| *h == host)
-            .map(|(_, thread)| *thread)
-            .collect();
-        for thread in threads {
+        for thread in self.observed_of(host) {
             self.follow(host, thread);
         }
         self.show_hosts();
-        self.pump(host);
     }
 
     /// The connection has ended: nothing shown is current any more.
@@ -127,6 +118,7 @@ impl Actor {
         for thread in stale {
             self.show_timeline(host, thread, true);
         }
+        self.tell_current();
         self.show_hosts();
     }
 
@@ -346,10 +338,8 @@ impl Actor {
             return;
         }
         let reset = answer.gap.is_some();
-        if answer.gap == Some(GapReason::Ahead)
-            && let Some(link) = self.hosts.get_mut(&host)
-        {
-            link.restored = true;
+        if answer.gap == Some(GapReason::Ahead) {
+            self.ledger_restored(host, Some(thread));
         }
         let known = self
             .following(host, thread)
@@ -408,6 +398,7 @@ impl Actor {
                     .insert(item.item, LiveBuffer::new(item.from, &item.text));
             }
         }
+        self.save_texts(host, thread);
         self.shared.changed(Shows::Timeline(host, thread), false);
     }
 
@@ -418,6 +409,12 @@ impl Actor {
         let changed = lock(&self.shared.live).thread(host, thread).push(text);
         if changed {
             self.shared.changed(Shows::Timeline(host, thread), false);
+            if self.elsewhere.contains(&(host, thread)) {
+                let saved = self
+                    .store
+                    .transaction(|tx| tx.append_live(thread, text), Durability::Lazy);
+                self.note("saving streamed text", saved);
+            }
         }
     }
 
@@ -431,6 +428,7 @@ impl Actor {
             .high_water
             .is_some_and(|high_water| seq >= high_water.seq);
         lock(&self.shared.live).thread(host, thread).synchronised = reached;
+        self.tell_current();
     }
 
     fn entries(&mut self, host: HostId, sub: SubId, entries: &[Entry]) {
@@ -492,39 +490,6 @@ impl Actor {
             self.follow_anew(host, thread, &why);
         }
     }
-
-    fn feed(&mut self, host: HostId, update: &FeedUpdate) {
-        let ended = self
-            .store
-            .transaction(|tx| keep_feed(tx, host, update), Durability::Lazy);
-        let Some(FeedKept { urgent, inbox }) = self.note("keeping the feed", ended) else {
-            return;
-        };
-        if !update.more
-            && let Some(up) = self.hosts.get(&host).and_then(|link| link.up.as_ref())
-        {
-            up.sender.mark_synchronised();
-        }
-        let threads: Vec<ThreadId> = update
-            .threads
-            .iter()
-            .map(|thread| thread.summary.thread)
-            .collect();
-        for thread in threads {
-            if self.observed.contains_key(&(host, thread)) {
-                self.follow(host, thread);
-            }
-            self.forget_taken(host, thread);
-        }
-        self.shared.changed(Shows::Threads, urgent || inbox);
-        if inbox || update.reset {
-            self.shared.changed(Shows::Inbox, true);
-        } else {
-            // A line's title stands in its requests' rows.
-            self.shared.changed(Shows::Inbox, false);
-        }
-        self.shared.changed(Shows::Hosts, inbox);
-    }
 }
 
 /// Applies entries to state and rows, in the transaction that moves the cursor.
@@ -585,65 +550,6 @@ fn apply_all(
             cursor: *cursor,
         },
     )
-}
-
-struct FeedKept {
-    /// A run ended.
-    urgent: bool,
-    /// What waits for a person has changed.
-    inbox: bool,
-}
-
-fn keep_feed(
-    tx: &ReplicaTx<'_>,
-    host: HostId,
-    update: &FeedUpdate,
-) -> Result<FeedKept, StoreError> {
-    let mut kept = FeedKept {
-        urgent: false,
-        inbox: update.reset,
-    };
-    if update.reset {
-        tx.clear_feed(host)?;
-    }
-    let held: Vec<_> = tx
-        .inbox()?
-        .into_iter()
-        .filter(|(of, _)| *of == host)
-        .map(|(_, entry)| entry)
-        .collect();
-    for thread in &update.removed {
-        tx.remove_summary(host, *thread)?;
-        tx.forget_thread(*thread)?;
-        for entry in held.iter().filter(|entry| entry.thread == *thread) {
-            tx.remove_request(host, entry.request.id)?;
-            kept.inbox = true;
-        }
-    }
-    for thread in &update.threads {
-        let id = thread.summary.thread;
-        let before = tx.summary(host, id)?;
-        kept.urgent |= before.is_some_and(|before| before.last_run != thread.summary.last_run);
-        tx.put_summary(host, &thread.summary)?;
-        let open: BTreeSet<_> = thread.requests.iter().map(|request| request.id).collect();
-        for entry in held.iter().filter(|entry| entry.thread == id) {
-            if !open.contains(&entry.request.id) {
-                tx.remove_request(host, entry.request.id)?;
-                kept.inbox = true;
-            }
-        }
-        for request in &thread.requests {
-            let same = held.iter().any(|entry| *entry.request == *request);
-            if !same {
-                tx.put_request(host, id, request)?;
-                kept.inbox = true;
-            }
-        }
-    }
-    if !update.more {
-        tx.put_feed_cursor(host, update.cursor)?;
-    }
-    Ok(kept)
 }
 
 /// What a person waits for, or an end: shown without waiting for the next frame.

@@ -21,10 +21,12 @@
 mod actor;
 mod api;
 mod batch;
+mod commands;
 mod core;
 mod delivery;
 mod diff;
 mod error;
+mod feed;
 mod hosts;
 mod incoming;
 mod live;
@@ -35,6 +37,7 @@ mod predict;
 mod query;
 mod rows;
 mod shared;
+mod sharing;
 mod ticket;
 mod views;
 

@@ -87,7 +87,7 @@ impl LiveBuffer {
 pub(crate) struct ThreadLive {
     /// Grows when everything shown is to be shown anew.
     pub(crate) generation: u64,
-    /// Grows with each change of rows, state or predictions.
+    /// Another one with each change of rows, state or predictions; never the same twice, also over lives of this entry.
     pub(crate) version: u64,
     /// Streamed texts of open items.
     pub(crate) texts: BTreeMap<ItemId, LiveBuffer>,
@@ -136,9 +136,25 @@ pub(crate) struct Live {
     /// Whether this process holds the links.
     pub(crate) owner: bool,
     pub(crate) closed: bool,
+    versions: u64,
 }
 
 impl Live {
+    /// What a timeline shows beside streamed text has changed.
+    pub(crate) fn touch(&mut self, host: HostId, thread: ThreadId) {
+        self.versions += 1;
+        let version = self.versions;
+        self.thread(host, thread).version = version;
+    }
+
+    /// What any timeline shows may have changed.
+    pub(crate) fn touch_all(&mut self) {
+        for held in self.threads.values_mut() {
+            self.versions += 1;
+            held.version = self.versions;
+        }
+    }
+
     pub(crate) fn thread(&mut self, host: HostId, thread: ThreadId) -> &mut ThreadLive {
         self.threads.entry((host, thread)).or_default()
     }

@@ -5,15 +5,18 @@
 //! sent again, under the same id. A transient refusal stops its line for a while; a final one parks what builds on it.
 
 use crate::{
-    actor::{Actor, outcome_of},
+    actor::Actor,
+    commands::outcome_of,
     delivery::lock,
     live::Taken,
-    shared::refusal_words,
+    shared::{Shows, refusal_words},
 };
 use pilothouse_domain::{
     Command, CommandBody, CommandId, HostId, Outcome, Refusal, ThreadId, limits,
 };
-use pilothouse_store::{Durability, OutboxEntry, ParkReason, ReplicaTx, StoreError};
+use pilothouse_store::{
+    Delivery as Stored, Durability, OutboxEntry, ParkReason, ReplicaTx, StoreError,
+};
 use pilothouse_wire::message::DeviceMessage;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +58,7 @@ impl Actor {
             .filter(|(_, (at, _))| *at > now)
             .map(|(thread, _)| *thread)
             .collect();
-        let Some(up) = &mut link.up else {
+        let Some(up) = link.up.as_mut().filter(|up| up.ready) else {
             return;
         };
         let unasked: Vec<CommandId> = pending
@@ -141,10 +144,14 @@ impl Actor {
         if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut())
             && up.in_flight.get(&thread) == Some(&command)
         {
+            if outcome.is_none() {
+                // An answer to what was asked before it was sent over this connection.
+                return;
+            }
             up.in_flight.remove(&thread);
         }
         match outcome {
-            None => self.never_taken(host, command),
+            None => self.never_taken(host, &entry),
             Some(Outcome::Refused { refusal }) if refusal.is_transient() => {
                 self.not_now(host, &entry, &refusal);
             }
@@ -154,24 +161,47 @@ impl Actor {
         self.pump(host);
     }
 
-    fn never_taken(&mut self, host: HostId, command: CommandId) {
-        let Some(link) = self.hosts.get_mut(&host) else {
-            return;
-        };
-        if !link.restored {
-            if let Some(up) = &mut link.up {
-                up.absent.insert(command);
-            }
+    fn never_taken(&mut self, host: HostId, entry: &OutboxEntry) {
+        // A parked one waits for its person, whatever the host says that it has not.
+        if matches!(entry.delivery, Stored::Parked(_)) {
             return;
         }
-        // It may have been taken by the ledger as it was before it was restored.
+        if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) {
+            up.absent.insert(entry.command.id);
+        }
+    }
+
+    /// The ledger was restored from a backup, for a thread or as a whole: whether what was handed over took effect can
+    /// only be known where it still has an outcome. That is asked; the rest waits for its person.
+    pub(crate) fn ledger_restored(&mut self, host: HostId, only: Option<ThreadId>) {
         let parked = self.store.transaction(
-            |tx| tx.park(command, ParkReason::LedgerRestored),
+            |tx| {
+                let mut parked = Vec::new();
+                for entry in tx.pending(host)? {
+                    if entry.handed && only.is_none_or(|thread| thread == entry.command.thread) {
+                        tx.park(entry.command.id, ParkReason::LedgerRestored)?;
+                        parked.push(entry.command.id);
+                    }
+                }
+                Ok::<_, StoreError>(parked)
+            },
             Durability::Lazy,
         );
-        if self.note("parking a command", parked).is_some() {
+        let Some(parked) = self.note("parking commands", parked) else {
+            return;
+        };
+        if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) {
+            up.asked.extend(&parked);
+            for ids in parked.chunks(ASKED_AT_ONCE) {
+                up.send(DeviceMessage::OutcomeQuery {
+                    command_ids: ids.to_vec(),
+                });
+            }
+        }
+        for command in parked {
             self.tell(command);
         }
+        self.shared.changed(Shows::Delivery, true);
     }
 
     fn not_now(&mut self, host: HostId, entry: &OutboxEntry, refusal: &Refusal) {

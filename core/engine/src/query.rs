@@ -1,8 +1,9 @@
 //! Questions: answered from what is held, else by the host.
 
 use crate::{
-    actor::{Message, outcome_of},
+    actor::Message,
     api::{Page, Query, QueryResult, RequestPage},
+    commands::outcome_of,
     core::Core,
     error::QueryError,
     shared::Outstanding,

@@ -115,6 +115,17 @@ impl TicketState {
         });
     }
 
+    /// A parked command is on its way again.
+    pub(crate) fn reopen(&self) {
+        self.outcome.send_if_modified(|held| {
+            let parked = matches!(held, Some(TicketOutcome::Parked { .. }));
+            if parked {
+                *held = None;
+            }
+            parked
+        });
+    }
+
     pub(crate) fn is_final(&self) -> bool {
         !matches!(
             &*self.outcome.borrow(),

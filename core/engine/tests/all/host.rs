@@ -201,7 +201,9 @@ impl FakeHost {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap()
+        self.world
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Changes the world and tells every session.

@@ -227,3 +227,50 @@ fn an_answer_from_a_core_without_links_and_without_an_owner_is_sent_by_the_next_
     ));
     third.close();
 }
+
+#[test]
+fn a_second_core_sees_a_timeline_live_that_only_it_observes() {
+    use crate::host::{item, words};
+    use pilothouse_domain::{Event, ItemStatus};
+    let host = FakeHost::start();
+    let thread = host.thread(40, "Watched twice");
+    let first = Device::paired(&host);
+    first.synchronised();
+    let second = Device {
+        dir: tempfile::tempdir().unwrap(),
+        platform: first.platform.clone(),
+        core: open(&first.path(), &first.platform),
+    };
+    let timeline = second.timeline(thread);
+    timeline.until("it is current, by the first one's link", |shown| {
+        shown.header().synchronised
+    });
+    host.append(
+        thread,
+        vec![Event::ItemOpened {
+            item: item(1, ItemStatus::Open, words("")),
+        }],
+    );
+    let id = item(1, ItemStatus::Open, words("")).id;
+    for piece in ["Hal", "lo"] {
+        host.live(thread, id, piece);
+    }
+    timeline.until("text streams through the shared file", |shown| {
+        shown.texts() == ["Hallo"]
+    });
+    host.append(
+        thread,
+        vec![Event::ItemClosed {
+            item: id,
+            status: ItemStatus::Completed,
+            content: Some(words("Hallo.")),
+            streamed: None,
+        }],
+    );
+    let shown = timeline.until("its final text stands", |shown| shown.texts() == ["Hallo."]);
+    assert_eq!(
+        shown.header().digest,
+        Some(host.lock().threads[&thread].digest())
+    );
+    assert_eq!(shown.resets, 1);
+}

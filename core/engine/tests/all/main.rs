@@ -1,5 +1,12 @@
 //! The device's core against a small host over real TLS: what a person sees, whatever happens in between.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy takes helpers of tests for something else than tests"
+)]
+
 mod answers;
 mod device;
 mod host;

@@ -266,7 +266,7 @@ fn a_restored_host_does_not_get_again_what_it_may_have_had() {
     device.delivery().until("it was handed over", |rows| {
         rows.iter().any(|row| row.state == DeliveryState::Sent)
     });
-    while host.lock().arrivals.get(&unsure.command_id()).is_none() {
+    while !host.lock().arrivals.contains_key(&unsure.command_id()) {
         std::thread::yield_now();
     }
     host.stop();
@@ -284,6 +284,13 @@ fn a_restored_host_does_not_get_again_what_it_may_have_had() {
         other => panic!("{other:?}"),
     }
     assert_eq!(host.lock().arrivals[&unsure.command_id()], 1);
+
+    assert!(
+        device.core.send_parked(unsure.command_id()).unwrap(),
+        "its person looked, and wants it sent"
+    );
+    assert!(accepted(&unsure));
+    assert_eq!(host.lock().arrivals[&unsure.command_id()], 2);
 }
 
 #[test]
