@@ -33,6 +33,7 @@ pub(crate) fn kill_left_behind(pid_dir: &Path) {
 
 /// Marks what was going on when the last life ended.
 pub(crate) fn mark_lost(work: &mut Work, tx: &mut LedgerTx<'_>) -> Result<(), StoreError> {
+    tx.prune_outcomes(work.now_ms())?;
     for StoredEffect { thread, effect, .. } in tx.unfinished_effects()? {
         work.outcome(tx, thread, &effect, None, &EffectOutcome::Unknown)?;
     }

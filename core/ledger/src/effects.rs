@@ -6,6 +6,7 @@ use crate::{
     escalation,
     plan::{Conversation, Plan, SendPlan},
     runtimes::{Running, Runtimes, SessionFacts, session_event},
+    work::Past,
     writer::Job,
 };
 use pilothouse_domain::{
@@ -19,6 +20,9 @@ use pilothouse_providers::contract::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{mpsc, oneshot};
+
+/// Turns that are read back when a conversation is resumed.
+const HISTORY_TURNS: u32 = 8;
 
 /// Hands effects to their threads' runners.
 pub(crate) struct EffectRunner {
@@ -351,7 +355,38 @@ impl Lane {
                 "the ledger is closing",
             ));
         }
+        if known.is_some_and(|known| known.native == native && known.has_history) {
+            self.compare_history(running, &native).await;
+        }
         Ok(native)
+    }
+
+    /// Reads back what happened while nobody listened. A conversation that cannot be read goes on all the same.
+    async fn compare_history(&self, running: &Running, native: &NativeId) {
+        let Some(history) = running.runtime.history() else {
+            return;
+        };
+        let proves_absence = history.proves_absence();
+        match history.read(native.clone(), HISTORY_TURNS).await {
+            Ok(events) => {
+                let session = running.facts();
+                let past = Past {
+                    conversation: native.clone(),
+                    events,
+                    proves_absence,
+                };
+                self.ask(|reply| Job::History {
+                    thread: self.thread,
+                    session,
+                    past,
+                    reply,
+                })
+                .await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, thread = %self.thread, "a resumed conversation could not be read back");
+            }
+        }
     }
 
     /// Brings an event to the writer and waits until it is in the log.

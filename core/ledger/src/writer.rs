@@ -9,7 +9,7 @@ use crate::{
     runtimes::{Runtimes, SessionFacts},
     subscription::Subscription,
     threads::LiveAt,
-    work::{Reply, Work},
+    work::{Past, Reply, Work},
 };
 use pilothouse_domain::{
     AttemptId, Command, Cursor, DeviceId, Effect, EffectOutcome, Epoch, Incarnation, Outcome,
@@ -49,6 +49,13 @@ pub(crate) enum Job {
         thread: ThreadId,
         session: SessionFacts,
         event: Box<ProviderEvent>,
+        reply: oneshot::Sender<bool>,
+    },
+    /// Take what a resumed conversation holds; answers whether it is in the log.
+    History {
+        thread: ThreadId,
+        session: SessionFacts,
+        past: Past,
         reply: oneshot::Sender<bool>,
     },
     /// Take the outcome of an effect.

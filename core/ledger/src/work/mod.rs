@@ -4,6 +4,9 @@
 mod agent;
 mod command;
 mod commit;
+mod history;
+
+pub(crate) use history::Past;
 
 use crate::{
     config::Clock,
@@ -77,13 +80,20 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
+    /// Answers a job; whoever asked may be gone.
     pub(crate) fn send(self, job: Job) {
         match (job, self) {
-            (Job::Command { reply, .. }, Self::Outcome(outcome)) => drop(reply.send(outcome)),
-            (Job::Session { reply, .. }, Self::Written) => drop(reply.send(true)),
-            (Job::Escalate { reply, .. }, Self::Verdict(verdict)) => drop(reply.send(verdict)),
+            (Job::Command { reply, .. }, Self::Outcome(outcome)) => {
+                let _ = reply.send(outcome);
+            }
+            (Job::Session { reply, .. } | Job::History { reply, .. }, Self::Written) => {
+                let _ = reply.send(true);
+            }
+            (Job::Escalate { reply, .. }, Self::Verdict(verdict)) => {
+                let _ = reply.send(verdict);
+            }
             (Job::Pair { reply, .. } | Job::Revoke { reply, .. }, Self::Written) => {
-                drop(reply.send(Ok(())))
+                let _ = reply.send(Ok(()));
             }
             _ => {}
         }
@@ -109,6 +119,10 @@ impl Work {
             unrouted: BTreeMap::new(),
             change: Change::default(),
         }
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
     }
 
     pub(crate) fn cell(&self, thread: ThreadId) -> Option<&ThreadCell> {
@@ -145,6 +159,15 @@ impl Work {
                 if matches!(event.kind, ProviderEventKind::ThreadBound) {
                     self.route_early(tx, *thread, session)?;
                 }
+                Ok(Reply::Written)
+            }
+            Job::History {
+                thread,
+                session,
+                past,
+                ..
+            } => {
+                self.take_history(tx, *thread, session, past)?;
                 Ok(Reply::Written)
             }
             Job::Outcome {

@@ -1,0 +1,185 @@
+//! What a resumed conversation holds is compared with what the log knows: items that ended unseen are closed, and a message
+//! whose delivery was unknown is resolved. Nothing is opened again, nothing is sent again.
+
+use super::Work;
+use crate::runtimes::SessionFacts;
+use pilothouse_domain::{
+    Cause, Event, MessageId, NativeId, ProviderEvent, ProviderEventKind, ProviderTurnId, Row,
+    RunId, ThreadId,
+    binding::{Binding, BindingKey, BindingTarget},
+    row::RowKind,
+    run::RunAttempt,
+    thread::Delivery,
+};
+use pilothouse_orchestrator::Decision;
+use pilothouse_store::{LedgerTx, StoreError};
+use std::collections::BTreeMap;
+
+/// The last turns of a native conversation.
+pub(crate) struct Past {
+    pub(crate) conversation: NativeId,
+    pub(crate) events: Vec<ProviderEvent>,
+    /// See `History::proves_absence`.
+    pub(crate) proves_absence: bool,
+}
+
+impl Work {
+    /// Takes in what happened while nobody listened, as far as it belongs to turns of ours. Turns that nobody here
+    /// started are left to a later version, and said in the log of the host.
+    pub(super) fn take_history(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        facts: &SessionFacts,
+        past: &Past,
+    ) -> Result<(), StoreError> {
+        self.load(tx, thread)?;
+        let agent = facts.agent.as_str();
+        let ours = messages(&past.events);
+        for (message, turn) in &ours {
+            let key = BindingKey::Turn {
+                thread: past.conversation.clone(),
+                turn: turn.clone(),
+            };
+            if tx.binding(agent, &key)?.is_none()
+                && let Some(target) = self.turn_of(tx, thread, *message)?
+            {
+                tx.put_binding(agent, thread, &Binding { key, target })?;
+            }
+        }
+        let mut foreign = 0;
+        for event in past
+            .events
+            .iter()
+            .filter(|event| matches!(event.kind, ProviderEventKind::ItemClosed { .. }))
+        {
+            let Some(turn) = event.place.turn.clone() else {
+                continue;
+            };
+            let key = BindingKey::Turn {
+                thread: past.conversation.clone(),
+                turn,
+            };
+            if tx.binding(agent, &key)?.is_some() {
+                self.ingest(tx, thread, facts, event)?;
+            } else {
+                foreign += 1;
+            }
+        }
+        if foreign > 0 {
+            tracing::warn!(%thread, items = foreign, "the conversation went on elsewhere; that part is not shown");
+        }
+        self.resolve_delivery(tx, thread, facts, &ours, past.proves_absence)
+    }
+
+    /// The attempt that sent a message, as the target of its turn's binding.
+    fn turn_of(
+        &self,
+        tx: &LedgerTx<'_>,
+        thread: ThreadId,
+        message: MessageId,
+    ) -> Result<Option<BindingTarget>, StoreError> {
+        let Some(run) = run_of(tx, thread, message)? else {
+            return Ok(None);
+        };
+        let Some(Row::Run(row)) = tx.row(thread, RowKind::Run.key(run.as_bytes()))? else {
+            return Ok(None);
+        };
+        let (Some(ordinal), Some(attempt)) = (row.ordinal, row.attempt) else {
+            return Ok(None);
+        };
+        let Some(Row::Attempt(RunAttempt { root_node, .. })) =
+            tx.row(thread, RowKind::Attempt.key(attempt.as_bytes()))?
+        else {
+            return Ok(None);
+        };
+        let turn: ProviderTurnId = self.mint(thread).mint();
+        Ok(Some(BindingTarget::Turn {
+            turn,
+            attempt,
+            run,
+            ordinal,
+            node: root_node,
+            ended: true,
+        }))
+    }
+
+    /// Resolves the one delivery that can be unknown: that of the last run's message.
+    fn resolve_delivery(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        facts: &SessionFacts,
+        ours: &BTreeMap<MessageId, NativeId>,
+        proves_absence: bool,
+    ) -> Result<(), StoreError> {
+        let last = self
+            .state(thread)
+            .and_then(|state| state.last_run)
+            .map(|run| run.id);
+        let Some(last) = last else { return Ok(()) };
+        let Some(Row::Run(run)) = tx.row(thread, RowKind::Run.key(last.as_bytes()))? else {
+            return Ok(());
+        };
+        let Some(message) = run.message else {
+            return Ok(());
+        };
+        let Some(Row::Message(row)) = tx.row(thread, RowKind::Message.key(message.as_bytes()))?
+        else {
+            return Ok(());
+        };
+        if row.delivery != Delivery::Unknown {
+            return Ok(());
+        }
+        let delivery = if ours.contains_key(&message) {
+            Delivery::Started
+        } else if proves_absence {
+            Delivery::Failed {
+                reason: "it had not reached the agent when the host stopped".into(),
+            }
+        } else {
+            return Ok(());
+        };
+        let events = vec![Event::MessageDelivery { message, delivery }];
+        let cause = Cause::Provider {
+            session: self.context(thread, facts).session,
+        };
+        self.append(
+            tx,
+            thread,
+            cause,
+            Decision {
+                events,
+                ..Decision::default()
+            },
+        )
+    }
+}
+
+fn run_of(
+    tx: &LedgerTx<'_>,
+    thread: ThreadId,
+    message: MessageId,
+) -> Result<Option<RunId>, StoreError> {
+    Ok(
+        match tx.row(thread, RowKind::Message.key(message.as_bytes()))? {
+            Some(Row::Message(row)) => Some(row.run),
+            _ => None,
+        },
+    )
+}
+
+/// Messages of ours in the history, with their turns.
+fn messages(events: &[ProviderEvent]) -> BTreeMap<MessageId, NativeId> {
+    let ours = events.iter().filter_map(|event| {
+        let ProviderEventKind::ItemClosed {
+            client_id: Some(id),
+            ..
+        } = &event.kind
+        else {
+            return None;
+        };
+        Some((id.parse().ok()?, event.place.turn.clone()?))
+    });
+    ours.collect()
+}
