@@ -8,9 +8,16 @@ use std::{
 
 /// The machine's name, without domain.
 pub(crate) fn machine_name() -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let short = name.split('.').next().unwrap_or_default();
-    if short.is_empty() { "host".to_owned() } else { short.to_owned() }
+    if short.is_empty() {
+        "host".to_owned()
+    } else {
+        short.to_owned()
+    }
 }
 
 /// `host:port` for a pairing code, best first: what the configuration names, then where the daemon listens.
@@ -18,7 +25,11 @@ pub(crate) fn for_pairing(configured: &[String], listening: SocketAddr) -> Vec<S
     let port = listening.port();
     let mut all = configured.to_vec();
     if listening.ip().is_unspecified() {
-        all.extend(of_this_machine().into_iter().map(|ip| SocketAddr::new(ip, port).to_string()));
+        all.extend(
+            of_this_machine()
+                .into_iter()
+                .map(|ip| SocketAddr::new(ip, port).to_string()),
+        );
         all.push(format!("{}.local:{port}", machine_name()));
     } else {
         all.push(listening.to_string());
@@ -32,10 +43,23 @@ pub(crate) fn for_pairing(configured: &[String], listening: SocketAddr) -> Vec<S
 /// The names that a device may ask for. Any literal address is allowed: a rebound page has a name.
 pub(crate) fn allowed(configured: &[String], addresses: &[String]) -> HostAllowList {
     let machine = machine_name();
-    let full = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let mut names = vec!["localhost".to_owned(), format!("{machine}.local"), machine, full];
+    let full = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let mut names = vec![
+        "localhost".to_owned(),
+        format!("{machine}.local"),
+        machine,
+        full,
+    ];
     names.extend(configured.iter().cloned());
-    names.extend(addresses.iter().filter_map(|a| a.rsplit_once(':')).map(|(host, _)| host.to_owned()));
+    names.extend(
+        addresses
+            .iter()
+            .filter_map(|a| a.rsplit_once(':'))
+            .map(|(host, _)| host.to_owned()),
+    );
     HostAllowList::new(names, []).with_any_ip()
 }
 
@@ -105,22 +129,40 @@ mod tests {
     #[test]
     fn a_daemon_on_all_interfaces_is_offered_at_real_addresses() {
         let offered = for_pairing(&[], "[::]:7433".parse().unwrap());
-        assert!((1..=OFFER_ADDRESSES).contains(&offered.len()), "{offered:?}");
-        assert!(offered.iter().all(|a| a.ends_with(":7433") && !a.contains("0.0.0.0") && !a.starts_with("[::]")));
+        assert!(
+            (1..=OFFER_ADDRESSES).contains(&offered.len()),
+            "{offered:?}"
+        );
+        assert!(
+            offered
+                .iter()
+                .all(|a| a.ends_with(":7433") && !a.contains("0.0.0.0") && !a.starts_with("[::]"))
+        );
     }
 
     #[test]
     fn the_kernels_tables_give_own_addresses_only() {
         let trie = "  +-- 127.0.0.0/8 2 0 2\n     |-- 127.0.0.1\n        /32 host LOCAL\n  |-- 10.1.2.0\n   /24 link UNICAST\n  |-- 10.1.2.3\n     /32 host LOCAL\n";
-        assert_eq!(local_v4(trie), [Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 1, 2, 3)]);
+        assert_eq!(
+            local_v4(trie),
+            [Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 1, 2, 3)]
+        );
         let inet6 = "fe800000000000000000000000000001 02 40 20 80     eth0\n20010db8000000000000000000000005 02 40 00 80 eth0\n";
-        assert_eq!(global_v6(inet6), ["2001:db8::5".parse::<Ipv6Addr>().unwrap()]);
+        assert_eq!(
+            global_v6(inet6),
+            ["2001:db8::5".parse::<Ipv6Addr>().unwrap()]
+        );
     }
 
     #[test]
     fn unknown_names_are_refused_and_configured_ones_are_not() {
         let list = allowed(&["studio.example".into()], &["vpn.example:7433".into()]);
-        for good in ["localhost:1", "127.0.0.1:7433", "studio.example:7433", "vpn.example:7433"] {
+        for good in [
+            "localhost:1",
+            "127.0.0.1:7433",
+            "studio.example:7433",
+            "vpn.example:7433",
+        ] {
             assert!(list.allows(good), "{good}");
         }
         assert!(!list.allows("rebound.example:7433"));

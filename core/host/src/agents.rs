@@ -28,11 +28,21 @@ const VERSION_CHARS: usize = 60;
 const FINDABLE: &[(&str, &str, &[&str])] = &[("codex", "codex", &["app-server"])];
 
 /// Where programs are besides `PATH`, under the home directory: where npm, cargo and installers put them.
-const USUAL_PLACES: &[&str] = &[".local/bin", ".npm-global/bin", "bin", ".cargo/bin", ".bun/bin", ".volta/bin"];
+const USUAL_PLACES: &[&str] = &[
+    ".local/bin",
+    ".npm-global/bin",
+    "bin",
+    ".cargo/bin",
+    ".bun/bin",
+    ".volta/bin",
+];
 
 /// The protocols that this version speaks.
 pub(crate) fn built_protocols() -> Vec<&'static str> {
-    registry::families().iter().map(|adapter| adapter.family()).collect()
+    registry::families()
+        .iter()
+        .map(|adapter| adapter.family())
+        .collect()
 }
 
 /// An agent that can be started.
@@ -64,7 +74,12 @@ impl Agent {
     /// Where its program is; `None` if it is not there.
     pub(crate) fn program(&self) -> Option<PathBuf> {
         let program = self.config.command.first()?;
-        let path = self.config.env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH"));
+        let path = self
+            .config
+            .env
+            .get("PATH")
+            .map(Into::into)
+            .or_else(|| std::env::var_os("PATH"));
         find_program(program, path.as_deref())
     }
 
@@ -73,13 +88,17 @@ impl Agent {
     /// # Errors
     /// What went wrong, in words.
     pub(crate) async fn version(&self) -> Result<String, String> {
-        let mut command = self.config.command.iter();
-        let program = command.next().map_or("", String::as_str);
-        let arguments: Vec<_> = command.take_while(|argument| *argument != "app-server").collect();
+        let command = &self.config.command;
+        let asked: Vec<&str> = command
+            .iter()
+            .map(String::as_str)
+            .take_while(|word| *word != "app-server")
+            .chain(["--version"])
+            .collect();
+        let (program, arguments) = asked.split_first().unwrap_or((&"", &[]));
         let mut child = Command::new(program);
         child
             .args(arguments)
-            .arg("--version")
             .envs(&self.config.env)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
@@ -87,17 +106,31 @@ impl Agent {
         if let Some(cwd) = &self.config.cwd {
             child.current_dir(cwd);
         }
+        let shown = asked.join(" ");
         let output = match timeout(VERSION_TIMEOUT, child.output()).await {
-            Ok(output) => output.map_err(|error| format!("`{program}` cannot be started: {error}"))?,
-            Err(_) => return Err(format!("`{program} --version` gave no answer in {} s", VERSION_TIMEOUT.as_secs())),
+            Ok(output) => {
+                output.map_err(|error| format!("`{shown}` cannot be started: {error}"))?
+            }
+            Err(_) => {
+                return Err(format!(
+                    "`{shown}` gave no answer in {} s",
+                    VERSION_TIMEOUT.as_secs()
+                ));
+            }
         };
         if !output.status.success() {
-            return Err(format!("`{program} --version` ended with {}", output.status));
+            return Err(format!("`{shown}` ended with {}", output.status));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-        let shown = |line: &str| line.chars().filter(|c| !c.is_control()).take(VERSION_CHARS).collect();
-        line.map(shown).ok_or_else(|| format!("`{program} --version` said nothing"))
+        let plain = |line: &str| {
+            line.chars()
+                .filter(|c| !c.is_control())
+                .take(VERSION_CHARS)
+                .collect()
+        };
+        line.map(plain)
+            .ok_or_else(|| format!("`{shown}` said nothing"))
     }
 
     /// Whether somebody is signed in, as far as its files tell. Only looks whether they are there, never into secrets.
@@ -106,19 +139,33 @@ impl Agent {
             return SignIn::Unknown;
         }
         let variable = |name: &str| {
-            self.config.env.get(name).cloned().or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+            self.config
+                .env
+                .get(name)
+                .cloned()
+                .or_else(|| std::env::var(name).ok())
+                .filter(|value| !value.is_empty())
         };
-        let Some(dir) = variable("CODEX_HOME").map(PathBuf::from).or_else(|| Some(home()?.join(".codex"))) else {
+        let Some(dir) = variable("CODEX_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(home()?.join(".codex")))
+        else {
             return SignIn::Unknown;
         };
         if dir.join("auth.json").is_file() {
             return SignIn::Found(format!("signed in: {}", dir.join("auth.json").display()));
         }
-        if let Some(name) = ["CODEX_API_KEY", "OPENAI_API_KEY"].into_iter().find(|name| variable(name).is_some()) {
+        if let Some(name) = ["CODEX_API_KEY", "OPENAI_API_KEY"]
+            .into_iter()
+            .find(|name| variable(name).is_some())
+        {
             return SignIn::Found(format!("a key in {name}"));
         }
         let config = std::fs::read_to_string(dir.join("config.toml")).unwrap_or_default();
-        if config.lines().any(|line| line.trim_start().starts_with("model_provider")) {
+        if config
+            .lines()
+            .any(|line| line.trim_start().starts_with("model_provider"))
+        {
             return SignIn::Found("its own model provider in config.toml".to_owned());
         }
         SignIn::Missing(format!("no sign-in in {}", dir.display()))
@@ -144,7 +191,11 @@ pub(crate) fn choose(config: &Config, notes: &Notes) -> (Vec<Agent>, BTreeMap<St
     }
     let agents = config.agents.iter().filter_map(|(name, agent)| {
         let adapter = registry::family(&agent.protocol)?;
-        Some(Agent { name: name.clone(), config: agent.clone(), adapter })
+        Some(Agent {
+            name: name.clone(),
+            config: agent.clone(),
+            adapter,
+        })
     });
     (agents.collect(), BTreeMap::new())
 }
@@ -153,17 +204,38 @@ fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
     let mut agents = Vec::new();
     let mut places = BTreeMap::new();
     for (family, program, arguments) in FINDABLE {
-        let usual = || home().into_iter().flat_map(|home| USUAL_PLACES.iter().map(move |place| home.join(place)));
+        let usual = || {
+            home()
+                .into_iter()
+                .flat_map(|home| USUAL_PLACES.iter().map(move |place| home.join(place)))
+        };
         let found = find_program(program, std::env::var_os("PATH").as_deref())
-            .or_else(|| notes.agents.get(*family).filter(|path| is_program(path)).cloned())
-            .or_else(|| usual().map(|place| place.join(program)).find(|path| is_program(path)));
-        let (Some(path), Some(adapter)) = (found, registry::family(family)) else { continue };
+            .or_else(|| {
+                notes
+                    .agents
+                    .get(*family)
+                    .filter(|path| is_program(path))
+                    .cloned()
+            })
+            .or_else(|| {
+                usual()
+                    .map(|place| place.join(program))
+                    .find(|path| is_program(path))
+            });
+        let (Some(path), Some(adapter)) = (found, registry::family(family)) else {
+            continue;
+        };
         let mut command = vec![path.to_string_lossy().into_owned()];
         command.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let protocol = (*family).to_owned();
         agents.push(Agent {
             name: AgentName::from(*family),
-            config: AgentConfig { protocol, command, env: BTreeMap::new(), cwd: None },
+            config: AgentConfig {
+                protocol,
+                command,
+                env: BTreeMap::new(),
+                cwd: None,
+            },
             adapter,
         });
         places.insert((*family).to_owned(), path);
@@ -176,11 +248,14 @@ fn find_program(program: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| is_program(path));
     }
-    std::env::split_paths(path?).map(|dir| dir.join(program)).find(|candidate| is_program(candidate))
+    std::env::split_paths(path?)
+        .map(|dir| dir.join(program))
+        .find(|candidate| is_program(candidate))
 }
 
 fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// Becomes an agent, in a process group of its own that dies with the daemon. Returns only if that failed.

@@ -102,14 +102,19 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] with everything that is wrong in it.
     pub fn read(path: &Path, home: Option<&Path>) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+        let unreadable = |source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
         if metadata.len() > MAX_BYTES {
             let problem = std::io::Error::other(format!("it has over {MAX_BYTES} bytes"));
             return Err(unreadable(problem));
         }
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        let name = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy());
+        let name = path
+            .file_name()
+            .map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy());
         let mut config = Self::parse(&text, &name, home)?;
         config.file = Some(path.to_owned());
         Ok(config)
@@ -120,7 +125,12 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Wrong`].
     pub fn parse(text: &str, file: &str, home: Option<&Path>) -> Result<Self, ConfigError> {
-        let mut reader = Reader { text, file, home, problems: Vec::new() };
+        let mut reader = Reader {
+            text,
+            file,
+            home,
+            problems: Vec::new(),
+        };
         let mut config = Self::default();
         match DeTable::parse(text) {
             Ok(table) => reader.root(table.get_ref(), &mut config),
@@ -141,8 +151,15 @@ impl Config {
 /// The valid word that is meant, if one is near.
 pub(crate) fn nearest<'a>(word: &str, valid: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
-    let score = |candidate: &str| strsim::jaro_winkler(&word, candidate);
-    let best = valid.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
+    // The first knows words that begin alike, the second letters that changed places.
+    let score = |candidate: &str| {
+        strsim::jaro_winkler(&word, candidate)
+            .max(strsim::normalized_damerau_levenshtein(&word, candidate) + 0.1)
+    };
+    let best = valid
+        .iter()
+        .copied()
+        .max_by(|a, b| score(a).total_cmp(&score(b)))?;
     (score(best) >= 0.75).then_some(best)
 }
 
@@ -150,7 +167,14 @@ pub(crate) fn nearest<'a>(word: &str, valid: &[&'a str]) -> Option<&'a str> {
 fn meant(word: &str, valid: &[&str]) -> String {
     match nearest(word, valid) {
         Some(near) => format!("; did you mean `{near}`?"),
-        None => format!("; valid: {}", valid.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(", ")),
+        None => format!(
+            "; valid: {}",
+            valid
+                .iter()
+                .map(|v| format!("`{v}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
     }
 }
 
@@ -167,20 +191,28 @@ impl Reader<'_> {
     fn problem(&mut self, place: &Range<usize>, what: impl Into<String>) {
         let before = self.text.as_bytes().get(..place.start).unwrap_or_default();
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        self.problems.push(Problem { file: self.file.to_owned(), line, what: what.into() });
+        self.problems.push(Problem {
+            file: self.file.to_owned(),
+            line,
+            what: what.into(),
+        });
     }
 
     fn root(&mut self, table: &DeTable<'_>, config: &mut Config) {
         for (key, value) in ordered(table) {
             match key.get_ref().as_ref() {
-                "host" => self.section(value, "[host]", |reader, table| reader.host(table, &mut config.host)),
+                "host" => self.section(value, "[host]", |reader, table| {
+                    reader.host(table, &mut config.host)
+                }),
                 "agents" => self.section(value, "[agents]", |reader, table| {
                     for (name, value) in ordered(table) {
                         let at = format!("[agents.{}]", name.get_ref());
                         reader.name(name, &at);
                         reader.section(value, &at, |reader, table| {
                             if let Some(agent) = reader.agent(table, &at, &name.span()) {
-                                config.agents.push((AgentName(name.get_ref().to_string()), agent));
+                                config
+                                    .agents
+                                    .push((AgentName(name.get_ref().to_string()), agent));
                             }
                         });
                     }
@@ -191,7 +223,9 @@ impl Reader<'_> {
                         reader.name(name, &at);
                         reader.section(value, &at, |reader, table| {
                             if let Some(path) = reader.workspace(table, &at, &name.span()) {
-                                config.workspaces.push((WorkspaceId(name.get_ref().to_string()), path));
+                                config
+                                    .workspaces
+                                    .push((WorkspaceId(name.get_ref().to_string()), path));
                             }
                         });
                     }
@@ -204,7 +238,11 @@ impl Reader<'_> {
                         }
                     }
                 }),
-                _ => self.unknown_key(key, "the file", &["host", "agents", "workspaces", "defaults"]),
+                _ => self.unknown_key(
+                    key,
+                    "the file",
+                    &["host", "agents", "workspaces", "defaults"],
+                ),
             }
         }
     }
@@ -225,7 +263,12 @@ impl Reader<'_> {
                 "allow_hosts" => host.allow_hosts = self.texts(value, "allow_hosts"),
                 "addresses" => {
                     host.addresses = self.texts(value, "addresses");
-                    let wrong: Vec<_> = host.addresses.iter().filter(|a| !has_port(a)).cloned().collect();
+                    let wrong: Vec<_> = host
+                        .addresses
+                        .iter()
+                        .filter(|a| !has_port(a))
+                        .cloned()
+                        .collect();
                     for address in wrong {
                         self.problem(
                             &value.span(),
@@ -238,7 +281,12 @@ impl Reader<'_> {
         }
     }
 
-    fn agent(&mut self, table: &DeTable<'_>, at: &str, place: &Range<usize>) -> Option<AgentConfig> {
+    fn agent(
+        &mut self,
+        table: &DeTable<'_>,
+        at: &str,
+        place: &Range<usize>,
+    ) -> Option<AgentConfig> {
         const KEYS: &[&str] = &["protocol", "command", "env", "cwd"];
         let (mut protocol, mut command, mut env, mut cwd) = (None, None, BTreeMap::new(), None);
         let before = self.problems.len();
@@ -262,16 +310,30 @@ impl Reader<'_> {
             return None;
         }
         let Some(command) = command else {
-            self.problem(place, format!("{at} has no `command`; e.g. `command = [\"codex\", \"app-server\"]`"));
+            self.problem(
+                place,
+                format!("{at} has no `command`; e.g. `command = [\"codex\", \"app-server\"]`"),
+            );
             return None;
         };
         let Some(protocol) = protocol else {
             let first = command.first().map_or("", String::as_str);
-            let guess = PROTOCOLS.iter().find(|protocol| first.ends_with(*protocol)).unwrap_or(&"codex");
-            self.problem(place, format!("{at} has no `protocol`; e.g. `protocol = \"{guess}\"`"));
+            let guess = PROTOCOLS
+                .iter()
+                .find(|protocol| first.ends_with(*protocol))
+                .unwrap_or(&"codex");
+            self.problem(
+                place,
+                format!("{at} has no `protocol`; e.g. `protocol = \"{guess}\"`"),
+            );
             return None;
         };
-        Some(AgentConfig { protocol, command, env, cwd })
+        Some(AgentConfig {
+            protocol,
+            command,
+            env,
+            cwd,
+        })
     }
 
     fn protocol(&mut self, value: &Value<'_>) -> Option<String> {
@@ -281,8 +343,14 @@ impl Reader<'_> {
             return Some(text);
         }
         let problem = if PROTOCOLS.contains(&text.as_str()) {
-            let built = built.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            format!("protocol `{text}` is not supported by this version, which speaks {built}; update pilothouse")
+            let built = built
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", ");
+            format!(
+                "protocol `{text}` is not supported by this version, which speaks {built}; update pilothouse"
+            )
         } else {
             format!("unknown protocol `{text}`{}", meant(&text, PROTOCOLS))
         };
@@ -292,22 +360,40 @@ impl Reader<'_> {
 
     fn command(&mut self, value: &Value<'_>, at: &str) -> Option<Vec<String>> {
         if let Some(text) = value.get_ref().as_str() {
-            let parts: Vec<_> = text.split_whitespace().map(|part| format!("\"{part}\"")).collect();
+            let parts: Vec<_> = text
+                .split_whitespace()
+                .map(|part| format!("\"{part}\""))
+                .collect();
             self.problem(
                 &value.span(),
-                format!("`command` of {at} is a list of program and arguments; write `command = [{}]`", parts.join(", ")),
+                format!(
+                    "`command` of {at} is a list of program and arguments; write `command = [{}]`",
+                    parts.join(", ")
+                ),
             );
             return None;
         }
-        let command: Vec<_> = self.texts(value, "command").iter().map(|part| self.expand(part)).collect();
+        let command: Vec<_> = self
+            .texts(value, "command")
+            .iter()
+            .map(|part| self.expand(part))
+            .collect();
         if command.first().is_none_or(String::is_empty) {
-            self.problem(&value.span(), format!("`command` of {at} is empty; name a program"));
+            self.problem(
+                &value.span(),
+                format!("`command` of {at} is empty; name a program"),
+            );
             return None;
         }
         Some(command)
     }
 
-    fn workspace(&mut self, table: &DeTable<'_>, at: &str, place: &Range<usize>) -> Option<PathBuf> {
+    fn workspace(
+        &mut self,
+        table: &DeTable<'_>,
+        at: &str,
+        place: &Range<usize>,
+    ) -> Option<PathBuf> {
         let before = self.problems.len();
         let mut path = None;
         for (key, value) in ordered(table) {
@@ -317,7 +403,10 @@ impl Reader<'_> {
             }
         }
         if path.is_none() && self.problems.len() == before {
-            self.problem(place, format!("{at} has no `path`; e.g. `path = \"~/src/app\"`"));
+            self.problem(
+                place,
+                format!("{at} has no `path`; e.g. `path = \"~/src/app\"`"),
+            );
         }
         path
     }
@@ -327,7 +416,10 @@ impl Reader<'_> {
         let names = Mode::ALL.map(Mode::name);
         let found = Mode::ALL.into_iter().find(|mode| mode.name() == text);
         if found.is_none() {
-            self.problem(&value.span(), format!("unknown mode `{text}`{}", meant(&text, &names)));
+            self.problem(
+                &value.span(),
+                format!("unknown mode `{text}`{}", meant(&text, &names)),
+            );
         }
         found
     }
@@ -362,7 +454,9 @@ impl Reader<'_> {
     }
 
     fn expand(&self, text: &str) -> String {
-        let Some(home) = self.home else { return text.to_owned() };
+        let Some(home) = self.home else {
+            return text.to_owned();
+        };
         for prefix in ["~", "$HOME", "${HOME}"] {
             if let Some(rest) = text.strip_prefix(prefix)
                 && (rest.is_empty() || rest.starts_with('/'))
@@ -378,7 +472,10 @@ impl Reader<'_> {
             Some(table) => read(self, table),
             None => {
                 let found = value.get_ref().type_str();
-                self.problem(&value.span(), format!("{at} has to be a table, this is a {found}"));
+                self.problem(
+                    &value.span(),
+                    format!("{at} has to be a table, this is a {found}"),
+                );
             }
         }
     }
@@ -396,7 +493,10 @@ impl Reader<'_> {
         let text = value.get_ref().as_str().map(str::to_owned);
         if text.is_none() {
             let found = value.get_ref().type_str();
-            self.problem(&value.span(), format!("`{key}` has to be a text in quotes, this is a {found}"));
+            self.problem(
+                &value.span(),
+                format!("`{key}` has to be a text in quotes, this is a {found}"),
+            );
         }
         text
     }
@@ -404,27 +504,40 @@ impl Reader<'_> {
     fn texts(&mut self, value: &Value<'_>, key: &str) -> Vec<String> {
         let Some(array) = value.get_ref().as_array() else {
             let found = value.get_ref().type_str();
-            self.problem(&value.span(), format!("`{key}` has to be a list of texts, this is a {found}"));
+            self.problem(
+                &value.span(),
+                format!("`{key}` has to be a list of texts, this is a {found}"),
+            );
             return Vec::new();
         };
-        array.iter().filter_map(|value| self.text_or_empty(value, key)).collect()
+        array
+            .iter()
+            .filter_map(|value| self.text_or_empty(value, key))
+            .collect()
     }
 
     fn unknown_key(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, at: &str, valid: &[&str]) {
         let name = key.get_ref();
-        self.problem(&key.span(), format!("unknown key `{name}` in {at}{}", meant(name, valid)));
+        self.problem(
+            &key.span(),
+            format!("unknown key `{name}` in {at}{}", meant(name, valid)),
+        );
     }
 }
 
 /// The entries in the order of the file.
-fn ordered<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Value<'i>)> {
+fn ordered<'t, 'i>(
+    table: &'t DeTable<'i>,
+) -> Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Value<'i>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
 fn has_port(address: &str) -> bool {
-    address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|p| p > 0))
+    address
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|p| p > 0))
 }
 
 /// Reads where to listen: `ADDRESS:PORT`; an address alone gets the default port, a port alone all interfaces.
@@ -436,13 +549,24 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
         return Ok(address);
     }
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, pilothouse_wire::websocket::DEFAULT_PORT));
+        return Ok(SocketAddr::new(
+            address,
+            pilothouse_wire::websocket::DEFAULT_PORT,
+        ));
     }
-    if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+    if let Some(port) = text
+        .strip_prefix("localhost:")
+        .and_then(|port| port.parse().ok())
+    {
         return Ok(SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), port));
     }
     if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
-        return Ok(SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), port));
+        return Ok(SocketAddr::new(
+            std::net::Ipv6Addr::UNSPECIFIED.into(),
+            port,
+        ));
     }
-    Err(format!("`{text}` is no place to listen at; write ADDRESS:PORT, e.g. `0.0.0.0:7433` or `127.0.0.1:7433`"))
+    Err(format!(
+        "`{text}` is no place to listen at; write ADDRESS:PORT, e.g. `0.0.0.0:7433` or `127.0.0.1:7433`"
+    ))
 }

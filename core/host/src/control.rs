@@ -161,7 +161,9 @@ pub enum AskError {
     #[error("the daemon gave no answer; look at its output, and run `pilothouse doctor`")]
     NoAnswer,
     /// The daemon is of another version.
-    #[error("the daemon's answer was not understood ({0}); stop it and start it anew with this version")]
+    #[error(
+        "the daemon's answer was not understood ({0}); stop it and start it anew with this version"
+    )]
     NotUnderstood(String),
 }
 
@@ -175,12 +177,22 @@ pub struct Asked {
 /// # Errors
 /// [`AskError`].
 pub async fn ask(state: &StatePath, question: &Ask) -> Result<Asked, AskError> {
-    let unusable = |source| AskError::Unusable { path: state.dir().to_owned(), source };
-    let mut stream = match with_short_path(&state.control_socket(), |path| async move { UnixStream::connect(path).await })
-        .await
+    let unusable = |source| AskError::Unusable {
+        path: state.dir().to_owned(),
+        source,
+    };
+    let mut stream = match with_short_path(&state.control_socket(), |path| async move {
+        UnixStream::connect(path).await
+    })
+    .await
     {
         Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
             return Err(AskError::NotRunning(state.dir().to_owned()));
         }
         Err(error) => return Err(unusable(error)),
@@ -188,7 +200,9 @@ pub async fn ask(state: &StatePath, question: &Ask) -> Result<Asked, AskError> {
     let mut line = serde_json::to_vec(question).map_err(|error| unusable(error.into()))?;
     line.push(b'\n');
     stream.write_all(&line).await.map_err(unusable)?;
-    Ok(Asked { lines: BufReader::new(stream).lines() })
+    Ok(Asked {
+        lines: BufReader::new(stream).lines(),
+    })
 }
 
 impl Asked {
@@ -198,9 +212,9 @@ impl Asked {
     /// [`AskError::NotUnderstood`].
     pub async fn next(&mut self) -> Result<Option<Answer>, AskError> {
         match self.lines.next_line().await {
-            Ok(Some(line)) => {
-                serde_json::from_str(&line).map(Some).map_err(|error| AskError::NotUnderstood(error.to_string()))
-            }
+            Ok(Some(line)) => serde_json::from_str(&line)
+                .map(Some)
+                .map_err(|error| AskError::NotUnderstood(error.to_string())),
             Ok(None) | Err(_) => Ok(None),
         }
     }
@@ -279,7 +293,10 @@ async fn converse(running: Arc<Running>, stream: UnixStream) {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     let mut reader = BufReader::new(read.take(QUESTION));
-    if !matches!(timeout(ASKING, reader.read_line(&mut line)).await, Ok(Ok(1..))) {
+    if !matches!(
+        timeout(ASKING, reader.read_line(&mut line)).await,
+        Ok(Ok(1..))
+    ) {
         return;
     }
     let ask = match serde_json::from_str(&line) {
@@ -310,7 +327,10 @@ async fn converse(running: Arc<Running>, stream: UnixStream) {
 type Failure = (String, &'static str);
 
 fn error_answer((message, next_step): Failure) -> Answer {
-    Answer::Error { message, next_step: next_step.to_owned() }
+    Answer::Error {
+        message,
+        next_step: next_step.to_owned(),
+    }
 }
 
 async fn say(write: &mut OwnedWriteHalf, answer: &Answer) -> io::Result<()> {
@@ -324,7 +344,9 @@ async fn pair(running: &Running, scopes: Vec<Scope>, write: &mut OwnedWriteHalf)
         Ok(begun) => begun,
         Err(failure) => return drop(say(write, &error_answer(failure)).await),
     };
-    let left = offer.expires_at_ms.saturating_sub(running.host.clock.now_ms());
+    let left = offer
+        .expires_at_ms
+        .saturating_sub(running.host.clock.now_ms());
     if say(write, &Answer::Offer(offer)).await.is_err() {
         return;
     }
@@ -354,12 +376,18 @@ async fn begin(
     scopes: Vec<Scope>,
 ) -> Result<(Offer, tokio::sync::broadcast::Receiver<PairingEvent>), Failure> {
     let look = "look at the daemon's output, and run `pilothouse doctor`";
-    let listening = running.open_for_pairing().await.map_err(|error| (error.to_string(), look))?;
+    let listening = running
+        .open_for_pairing()
+        .await
+        .map_err(|error| (error.to_string(), look))?;
     let mut secret = [0; 16];
-    getrandom::fill(&mut secret).map_err(|error| (format!("the system gives no randomness: {error}"), look))?;
+    getrandom::fill(&mut secret)
+        .map_err(|error| (format!("the system gives no randomness: {error}"), look))?;
     let secret = PairingSecret::from_bytes(secret);
     let host = &running.host;
-    let (expires_at_ms, events) = host.pairing.begin(secret.clone(), scopes, host.clock.now_ms());
+    let (expires_at_ms, events) = host
+        .pairing
+        .begin(secret.clone(), scopes, host.clock.now_ms());
     let offer = PairingOffer {
         version: OFFER_VERSION,
         host_id: host.id,
@@ -369,9 +397,28 @@ async fn begin(
         secret,
         expires_at_ms,
     };
-    let code = offer.to_text().map_err(|error| (error.to_string(), "correct `name` and `addresses` under [host]"))?;
-    let PairingOffer { host_id, host_name, addresses, .. } = offer;
-    Ok((Offer { code, expires_at_ms, host: host_id, host_name, addresses }, events))
+    let code = offer.to_text().map_err(|error| {
+        (
+            error.to_string(),
+            "correct `name` and `addresses` under [host]",
+        )
+    })?;
+    let PairingOffer {
+        host_id,
+        host_name,
+        addresses,
+        ..
+    } = offer;
+    Ok((
+        Offer {
+            code,
+            expires_at_ms,
+            host: host_id,
+            host_name,
+            addresses,
+        },
+        events,
+    ))
 }
 
 async fn rows(running: &Running) -> Result<Vec<DeviceRow>, Failure> {
@@ -389,7 +436,9 @@ async fn devices(running: &Running) -> Result<Answer, Failure> {
         paired_at_ms: row.paired_at_ms,
         revoked: row.revoked,
     };
-    Ok(Answer::Devices { devices: rows(running).await?.into_iter().map(listed).collect() })
+    Ok(Answer::Devices {
+        devices: rows(running).await?.into_iter().map(listed).collect(),
+    })
 }
 
 async fn revoke(running: &Running, named: &str) -> Result<Answer, Failure> {
@@ -399,11 +448,22 @@ async fn revoke(running: &Running, named: &str) -> Result<Answer, Failure> {
     let mut by_name = rows.iter().filter(|row| !row.revoked && row.name == named);
     let row = match (matching.next(), by_name.next(), by_name.next()) {
         (Some(row), ..) | (None, Some(row), None) => row,
-        (None, Some(_), Some(_)) => return Err((format!("several devices are called `{named}`; name its id"), list)),
+        (None, Some(_), Some(_)) => {
+            return Err((
+                format!("several devices are called `{named}`; name its id"),
+                list,
+            ));
+        }
         (None, None, _) => return Err((format!("no device is called `{named}`"), list)),
     };
     let host = &running.host;
-    host.ledger.revoke_device(row.device).await.map_err(|error| (error.to_string(), "run `pilothouse doctor`"))?;
+    host.ledger
+        .revoke_device(row.device)
+        .await
+        .map_err(|error| (error.to_string(), "run `pilothouse doctor`"))?;
     host.sessions.end(row.device, ByeReason::Revoked);
-    Ok(Answer::Revoked { device: row.device, name: row.name.clone() })
+    Ok(Answer::Revoked {
+        device: row.device,
+        name: row.name.clone(),
+    })
 }

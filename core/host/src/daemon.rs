@@ -44,6 +44,8 @@ pub struct DaemonOptions {
     pub started_in: PathBuf,
     /// What agents are started through: this program again, which then becomes the agent.
     pub wrapper: Vec<String>,
+    /// How long a device may take for one frame before it is given up.
+    pub stall: Duration,
     /// The host's clock.
     pub clock: Arc<dyn Clock>,
 }
@@ -57,9 +59,16 @@ impl DaemonOptions {
             listen: None,
             started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             // Stays right when the program's file is replaced by an update while the daemon runs.
-            wrapper: ["/proc/self/exe", "agent-exec", "--parent", &std::process::id().to_string(), "--"]
-                .map(str::to_owned)
-                .to_vec(),
+            wrapper: [
+                "/proc/self/exe",
+                "agent-exec",
+                "--parent",
+                &std::process::id().to_string(),
+                "--",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            stall: Duration::from_secs(30),
             clock: Arc::new(SystemClock),
         }
     }
@@ -81,7 +90,9 @@ pub enum DaemonError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The port.
-    #[error("cannot listen on {address}: {source}; choose another with --listen, or stop the program that has it")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another with --listen, or stop the program that has it"
+    )]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -89,7 +100,9 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// The control socket.
-    #[error("cannot make the control socket {path}: {source}; check the state directory, or use another --state")]
+    #[error(
+        "cannot make the control socket {path}: {source}; check the state directory, or use another --state"
+    )]
     Control {
         /// Where.
         path: PathBuf,
@@ -107,7 +120,10 @@ pub(crate) fn read_config(named: Option<&std::path::Path>) -> Result<Config, Con
         Some(file) => Some(file.to_owned()),
         None => default_config_file().filter(|file| file.exists()),
     };
-    file.map_or_else(|| Ok(Config::default()), |file| Config::read(&file, home().as_deref()))
+    file.map_or_else(
+        || Ok(Config::default()),
+        |file| Config::read(&file, home().as_deref()),
+    )
 }
 
 /// A running daemon.
@@ -138,47 +154,74 @@ impl Daemon {
         let notes = state.path().notes();
         let (agents, places) = agents::choose(&config, &notes);
         state.change_notes(|notes| notes.agents.extend(places))?;
-        let workspaces = doctor::workspaces(&config.workspaces, &options.started_in).unwrap_or_else(|problem| {
-            tracing::warn!("{problem}");
-            Vec::new()
-        });
+        let workspaces = doctor::workspaces(&config.workspaces, &options.started_in)
+            .unwrap_or_else(|problem| {
+                tracing::warn!("{problem}");
+                Vec::new()
+            });
         if agents.is_empty() {
             tracing::warn!("no agent is installed or configured; run `pilothouse doctor`");
         }
         let policy = Policy {
             version: 1,
-            agents: agents.iter().map(|agent| (agent.name.clone(), agent.policy())).collect(),
+            agents: agents
+                .iter()
+                .map(|agent| (agent.name.clone(), agent.policy()))
+                .collect(),
             workspaces: workspaces.iter().map(|(id, _)| id.clone()).collect(),
             default_mode: config.default_mode,
         };
         // Before the ledger, which kills and reconciles: a daemon that cannot listen must not have touched anything.
         let (sender, connections) = mpsc::channel(ACCEPTED);
-        let acceptor = Acceptor::new(&identity, addresses::allowed(&config.host.allow_hosts, &config.host.addresses))?;
+        let acceptor = Acceptor::new(
+            &identity,
+            addresses::allowed(&config.host.allow_hosts, &config.host.addresses),
+        )?;
         let explicit = options.listen.or(config.host.listen);
-        let (listener, listening) = Listener::open(acceptor, sender, explicit, notes.paired_once).await?;
+        let (listener, listening) =
+            Listener::open(acceptor, sender, explicit, notes.paired_once).await?;
         let ledger = open_ledger(LedgerConfig {
             dir: state.path().dir().to_owned(),
             policy,
-            agents: agents.iter().map(|agent| (agent.name.clone(), agent.spec())).collect(),
+            agents: agents
+                .iter()
+                .map(|agent| (agent.name.clone(), agent.spec()))
+                .collect(),
             workspaces: workspaces.iter().cloned().collect(),
             wrapper: options.wrapper,
             clock: options.clock.clone(),
         })
         .await?;
-        let examiner = Examiner::new(state.path().clone(), Ok(config.file.clone()), agents, workspaces);
-        let name = config.host.name.clone().unwrap_or_else(addresses::machine_name);
+        let examiner = Examiner::new(
+            state.path().clone(),
+            Ok(config.file.clone()),
+            agents,
+            workspaces,
+        );
+        let name = config
+            .host
+            .name
+            .clone()
+            .unwrap_or_else(addresses::machine_name);
         let host = Host::new(
             host_id(&identity),
             name,
             ledger,
             options.clock,
             examiner,
-            Patience::default(),
+            Patience {
+                stall: options.stall,
+            },
             (listening, explicit.is_none() && !notes.paired_once),
         );
         let host = Arc::new(host);
-        let running =
-            Arc::new(Running { host: host.clone(), config, state, fingerprint: identity.spki_sha256(), listener });
+        let running = Arc::new(Running {
+            host: host.clone(),
+            config,
+            state,
+            fingerprint: identity.spki_sha256(),
+            listener,
+        });
         let path = running.state.path().control_socket();
         let control = match control::listen(running.clone()) {
             Ok(control) => control,
@@ -189,7 +232,11 @@ impl Daemon {
             }
         };
         let serving = tokio::spawn(server::serve(host, connections));
-        Ok(Self { running, serving, control })
+        Ok(Self {
+            running,
+            serving,
+            control,
+        })
     }
 
     /// Where devices connect.
@@ -222,7 +269,10 @@ impl Daemon {
         if timeout(FAREWELLS, &mut serving).await.is_err() {
             serving.abort();
         }
-        if timeout(CLOSING, self.running.host.ledger.shutdown()).await.is_err() {
+        if timeout(CLOSING, self.running.host.ledger.shutdown())
+            .await
+            .is_err()
+        {
             tracing::warn!("agents did not stop in time");
         }
     }
@@ -232,7 +282,9 @@ impl Daemon {
 async fn open_ledger(config: LedgerConfig) -> Result<Ledger, DaemonError> {
     let runtime = tokio::runtime::Handle::current();
     let opened = tokio::task::spawn_blocking(move || Ledger::open(config, runtime)).await;
-    opened.map_err(|_| LedgerError::Closed)?.map_err(DaemonError::Ledger)
+    opened
+        .map_err(|_| LedgerError::Closed)?
+        .map_err(DaemonError::Ledger)
 }
 
 /// The port: on loopback until the first pairing, then on all interfaces, unless a person chose.
@@ -255,7 +307,13 @@ impl Listener {
         };
         let address = local_address(&listener)?;
         let task = tokio::spawn(acceptor.clone().serve(listener, connections.clone()));
-        Ok((Self { acceptor, task: tokio::sync::Mutex::new(Some((connections, task))) }, address))
+        Ok((
+            Self {
+                acceptor,
+                task: tokio::sync::Mutex::new(Some((connections, task))),
+            },
+            address,
+        ))
     }
 
     /// Moves from loopback to all interfaces, on the same port. Open connections stay.
@@ -286,7 +344,9 @@ impl Listener {
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, DaemonError> {
-    TcpListener::bind(address).await.map_err(|source| DaemonError::Listen { address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| DaemonError::Listen { address, source })
 }
 
 /// Both protocols where the machine has both.
@@ -299,7 +359,10 @@ async fn bind_all(port: u16) -> Result<TcpListener, DaemonError> {
 
 fn local_address(listener: &TcpListener) -> Result<SocketAddr, DaemonError> {
     let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    listener.local_addr().map_err(|source| DaemonError::Listen { address: nowhere, source })
+    listener.local_addr().map_err(|source| DaemonError::Listen {
+        address: nowhere,
+        source,
+    })
 }
 
 impl Running {
@@ -311,7 +374,11 @@ impl Running {
         }
         let address = self.listener.open_to_all(address.port()).await?;
         self.state.change_notes(|notes| notes.paired_once = true)?;
-        *self.host.listening.lock().unwrap_or_else(PoisonError::into_inner) = (address, false);
+        *self
+            .host
+            .listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = (address, false);
         Ok(address)
     }
 

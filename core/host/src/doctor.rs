@@ -78,7 +78,11 @@ impl Examiner {
     /// Every check; `daemon` if this process is one.
     pub(crate) async fn examine(&self, daemon: Option<&DaemonFacts>) -> DoctorReport {
         let mut checks = vec![daemon_check(daemon), self.config_check()];
-        checks.extend([self.state_check(), self.space_check(), self.certificate_check()]);
+        checks.extend([
+            self.state_check(),
+            self.space_check(),
+            self.certificate_check(),
+        ]);
         checks.push(port_check(daemon));
         checks.push(self.clock_check(SystemTime::now()));
         let probes = self.probes().await;
@@ -90,7 +94,11 @@ impl Examiner {
             let step = "install one (e.g. `npm install -g @openai/codex`), or name it in host.toml under [agents.NAME]";
             checks.push(failed("agents", found, step));
         }
-        checks.extend(self.workspaces.iter().map(|(id, path)| workspace_check(id, path)));
+        checks.extend(
+            self.workspaces
+                .iter()
+                .map(|(id, path)| workspace_check(id, path)),
+        );
         if self.workspaces.is_empty() {
             let step = "start the host in a project's directory, or add [workspaces.NAME] with `path = \"…\"` to host.toml";
             checks.push(failed("workspaces", "there is no workspace", step));
@@ -106,7 +114,9 @@ impl Examiner {
             family: agent.config.protocol.clone(),
             readiness: match (&probe.program, &probe.version, &probe.sign_in) {
                 (None, ..) => AgentReadiness::NotInstalled,
-                (_, Err(reason), _) => AgentReadiness::Failed { reason: reason.clone() },
+                (_, Err(reason), _) => AgentReadiness::Failed {
+                    reason: reason.clone(),
+                },
                 (_, _, SignIn::Missing(_)) => AgentReadiness::SignedOut,
                 _ => AgentReadiness::Ready,
             },
@@ -138,9 +148,16 @@ impl Examiner {
             let program = agent.program();
             let version = match &program {
                 Some(_) => agent.version().await,
-                None => Err(format!("`{}` is not there", agent.config.command.first().map_or("", String::as_str))),
+                None => Err(format!(
+                    "`{}` is not there",
+                    agent.config.command.first().map_or("", String::as_str)
+                )),
             };
-            probes.push(Probe { program, version, sign_in: agent.sign_in() });
+            probes.push(Probe {
+                program,
+                version,
+                sign_in: agent.sign_in(),
+            });
         }
         *kept = Some((Instant::now(), probes.clone()));
         probes
@@ -148,7 +165,11 @@ impl Examiner {
 
     fn config_check(&self) -> DoctorCheck {
         match (&self.config_problem, &self.config_file) {
-            (Some(problem), _) => failed("config", problem, "correct the file; the daemon does not start with it"),
+            (Some(problem), _) => failed(
+                "config",
+                problem,
+                "correct the file; the daemon does not start with it",
+            ),
             (None, Some(file)) => ok("config", &file.display().to_string()),
             (None, None) => ok("config", "none; agents are found by themselves"),
         }
@@ -157,16 +178,21 @@ impl Examiner {
     fn state_check(&self) -> DoctorCheck {
         let dir = self.state.dir();
         if !dir.exists() {
-            return skipped("state", &format!("{} is made at the first start", dir.display()));
+            return skipped(
+                "state",
+                &format!("{} is made at the first start", dir.display()),
+            );
         }
         let probe = dir.join(format!(".doctor-{}", std::process::id()));
         let written = std::fs::write(&probe, b"written by the doctor");
         let _ = std::fs::remove_file(&probe);
         match written {
             Ok(()) => ok("state", &dir.display().to_string()),
-            Err(error) => {
-                failed("state", &format!("{} cannot be written: {error}", dir.display()), "make it writable, or use --state")
-            }
+            Err(error) => failed(
+                "state",
+                &format!("{} cannot be written: {error}", dir.display()),
+                "make it writable, or use --state",
+            ),
         }
     }
 
@@ -174,11 +200,17 @@ impl Examiner {
         let Some(dir) = self.state.dir().ancestors().find(|dir| dir.exists()) else {
             return skipped("space", "no such disk");
         };
-        let Ok(stat) = rustix::fs::statvfs(dir) else { return skipped("space", "the disk does not say") };
+        let Ok(stat) = rustix::fs::statvfs(dir) else {
+            return skipped("space", "the disk does not say");
+        };
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         let found = format!("{} MiB free at {}", free / (1024 * 1024), dir.display());
         match free {
-            n if n < SPACE_LEAST => failed("space", &found, "free some space: nothing can be recorded soon"),
+            n if n < SPACE_LEAST => failed(
+                "space",
+                &found,
+                "free some space: nothing can be recorded soon",
+            ),
             n if n < SPACE_GOOD => warning("space", &found, "free some space before it is used up"),
             _ => ok("space", &found),
         }
@@ -190,24 +222,42 @@ impl Examiner {
             return skipped("certificate", "the host's key is made at the first start");
         }
         match HostIdentity::load_or_create(&path) {
-            Ok(identity) => ok("certificate", &format!("fingerprint {}", identity.spki_sha256())),
-            Err(error) => failed("certificate", &error.to_string(), "restore the file; a new one breaks every pairing"),
+            Ok(identity) => ok(
+                "certificate",
+                &format!("fingerprint {}", identity.spki_sha256()),
+            ),
+            Err(error) => failed(
+                "certificate",
+                &error.to_string(),
+                "restore the file; a new one breaks every pairing",
+            ),
         }
     }
 
     /// A clock that stands before the last write went back: times on screens are wrong then, and codes do not expire.
     fn clock_check(&self, now: SystemTime) -> DoctorCheck {
-        let unix = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let unix = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         if unix.as_secs() < MADE_AT {
-            return failed("clock", "the clock is before November 2026", "set it (e.g. `timedatectl set-ntp true`)");
+            return failed(
+                "clock",
+                "the clock is before November 2026",
+                "set it (e.g. `timedatectl set-ntp true`)",
+            );
         }
         let written = ["ledger.db-wal", "ledger.db"].iter().filter_map(|file| {
-            std::fs::metadata(self.state.dir().join(file)).and_then(|metadata| metadata.modified()).ok()
+            std::fs::metadata(self.state.dir().join(file))
+                .and_then(|metadata| metadata.modified())
+                .ok()
         });
         match written.max().and_then(|at| at.duration_since(now).ok()) {
             Some(ahead) if ahead > Duration::from_secs(60) => warning(
                 "clock",
-                &format!("the clock stands {} s before the last recorded write", ahead.as_secs()),
+                &format!(
+                    "the clock stands {} s before the last recorded write",
+                    ahead.as_secs()
+                ),
                 "set it (e.g. `timedatectl set-ntp true`)",
             ),
             _ => ok("clock", "not before anything recorded"),
@@ -222,7 +272,11 @@ fn daemon_check(daemon: Option<&DaemonFacts>) -> DoctorCheck {
                 1 => "1 device is paired".to_owned(),
                 n => format!("{n} devices are paired"),
             };
-            let found = format!("running as process {}; {devices}, {} connected", std::process::id(), facts.connected);
+            let found = format!(
+                "running as process {}; {devices}, {} connected",
+                std::process::id(),
+                facts.connected
+            );
             match facts.paired {
                 0 => warning("daemon", &found, "pair a device: run `pilothouse pair`"),
                 _ => ok("daemon", &found),
@@ -234,12 +288,19 @@ fn daemon_check(daemon: Option<&DaemonFacts>) -> DoctorCheck {
 
 fn port_check(daemon: Option<&DaemonFacts>) -> DoctorCheck {
     match daemon {
-        Some(facts) if facts.opens_when_paired => {
-            ok("port", &format!("listening on {} only; opens to other machines at the first `pilothouse pair`", facts.listening))
-        }
+        Some(facts) if facts.opens_when_paired => ok(
+            "port",
+            &format!(
+                "listening on {} only; opens to other machines at the first `pilothouse pair`",
+                facts.listening
+            ),
+        ),
         Some(facts) if facts.listening.ip().is_loopback() => warning(
             "port",
-            &format!("listening on {}: only this machine can connect", facts.listening),
+            &format!(
+                "listening on {}: only this machine can connect",
+                facts.listening
+            ),
             "for a phone set `listen = \"0.0.0.0:7433\"` under [host], or use an SSH forward",
         ),
         Some(facts) => ok("port", &format!("listening on {}", facts.listening)),
@@ -258,16 +319,33 @@ fn agent_checks(agent: &Agent, probe: Probe) -> Vec<DoctorCheck> {
     let name = format!("agent.{}", agent.name);
     let program = agent.config.command.first().map_or("", String::as_str);
     let mut checks = vec![match (&probe.program, probe.version) {
-        (None, _) => failed(&name, &format!("`{program}` is not there"), "install it, or correct its `command` in host.toml"),
+        (None, _) => failed(
+            &name,
+            &format!("`{program}` is not there"),
+            "install it, or correct its `command` in host.toml",
+        ),
         (Some(path), Ok(version)) => ok(&name, &format!("{version} at {}", path.display())),
-        (Some(_), Err(problem)) => failed(&name, &problem, "start it in a terminal to see what is wrong"),
+        (Some(_), Err(problem)) => failed(
+            &name,
+            &problem,
+            "start it in a terminal to see what is wrong",
+        ),
     }];
     let name = format!("{name}.sign_in");
     checks.push(match probe.sign_in {
         _ if probe.program.is_none() => skipped(&name, "the program is not there"),
         SignIn::Found(how) => ok(&name, &how),
         SignIn::Missing(found) => {
-            warning(&name, &found, &format!("run `{program} login` as this user, or give it a key in `env` of host.toml"))
+            let how = if program.ends_with("codex") {
+                format!("run `{program} login`")
+            } else {
+                "sign in".to_owned()
+            };
+            warning(
+                &name,
+                &found,
+                &format!("{how} as this user, or give it a key in `env` of host.toml"),
+            )
         }
         SignIn::Unknown => skipped(&name, "not known how to look"),
     });
@@ -278,11 +356,19 @@ fn workspace_check(id: &WorkspaceId, path: &Path) -> DoctorCheck {
     let name = format!("workspace.{id}");
     let shown = path.display();
     if !path.is_dir() {
-        return failed(&name, &format!("{shown} is not there"), "correct its `path` in host.toml");
+        return failed(
+            &name,
+            &format!("{shown} is not there"),
+            "correct its `path` in host.toml",
+        );
     }
     match rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
         Ok(()) => ok(&name, &shown.to_string()),
-        Err(_) => warning(&name, &format!("{shown} cannot be written by this user"), "agents can only read there"),
+        Err(_) => warning(
+            &name,
+            &format!("{shown} cannot be written by this user"),
+            "agents can only read there",
+        ),
     }
 }
 
@@ -298,9 +384,15 @@ pub(crate) fn workspaces(
     if !configured.is_empty() {
         return Ok(configured.to_vec());
     }
-    let real = started_in.canonicalize().unwrap_or_else(|_| started_in.to_owned());
-    let is_home = home().and_then(|home| home.canonicalize().ok()).is_some_and(|home| home == real);
-    let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
+    let real = started_in
+        .canonicalize()
+        .unwrap_or_else(|_| started_in.to_owned());
+    let is_home = home()
+        .and_then(|home| home.canonicalize().ok())
+        .is_some_and(|home| home == real);
+    let name = real
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
     match name {
         Some(name) if !is_home => Ok(vec![(WorkspaceId(name), real)]),
         _ => Err(format!(
@@ -313,7 +405,12 @@ pub(crate) fn workspaces(
 
 fn check(name: &str, outcome: CheckOutcome, finding: &str, next_step: Option<&str>) -> DoctorCheck {
     let next_step = next_step.map(str::to_owned);
-    DoctorCheck { name: name.to_owned(), outcome, finding: finding.to_owned(), next_step }
+    DoctorCheck {
+        name: name.to_owned(),
+        outcome,
+        finding: finding.to_owned(),
+        next_step,
+    }
 }
 
 fn ok(name: &str, finding: &str) -> DoctorCheck {

@@ -7,12 +7,20 @@ pub const VARIABLE: &str = "PILOTHOUSE_LOG";
 
 /// Starts logging: for a daemon what a person wants to know, otherwise warnings.
 pub fn start(daemon: bool) {
-    let usual = if daemon { "warn,pilothouse_host=info,pilothouse_ledger=info,pilothouse_wire=info" } else { "warn" };
+    let usual = if daemon {
+        "warn,pilothouse_host=info,pilothouse_ledger=info,pilothouse_wire=info"
+    } else {
+        "warn"
+    };
     let named = std::env::var(VARIABLE).unwrap_or_default();
     let filter = match EnvFilter::try_new(if named.is_empty() { usual } else { &named }) {
         Ok(filter) => filter,
         Err(_) => EnvFilter::new(usual),
     };
     // Fails only if logging was started before, as in tests.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .try_init();
 }

@@ -51,10 +51,16 @@ pub enum StateError {
 
 fn next_step(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only: use another --state, or mount it writable",
-        io::ErrorKind::PermissionDenied => "its owner has to give this user access, or use another --state",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "the file system is read-only: use another --state, or mount it writable"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "its owner has to give this user access, or use another --state"
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space on its disk",
-        io::ErrorKind::NotADirectory => "a file stands where a directory is needed; use another --state",
+        io::ErrorKind::NotADirectory => {
+            "a file stands where a directory is needed; use another --state"
+        }
         _ => "check the directory, or use another --state",
     }
 }
@@ -70,10 +76,14 @@ impl StatePath {
     /// [`StateError::NoHome`].
     pub fn choose(named: Option<&Path>) -> Result<Self, StateError> {
         if let Some(path) = named {
-            return Ok(Self(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())));
+            return Ok(Self(
+                std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            ));
         }
-        let base = absolute_variable("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")));
-        base.map(|base| Self(base.join("pilothouse"))).ok_or(StateError::NoHome)
+        let base =
+            absolute_variable("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")));
+        base.map(|base| Self(base.join("pilothouse")))
+            .ok_or(StateError::NoHome)
     }
 
     /// The directory.
@@ -110,7 +120,9 @@ pub fn default_config_file() -> Option<PathBuf> {
 }
 
 fn absolute_variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    std::env::var_os(name)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
 }
 
 /// What the host remembers outside its ledger: all of it can be found again.
@@ -140,27 +152,43 @@ impl StateDir {
         let dir = path.dir();
         let failed = |action, at: &Path| {
             let path = at.to_owned();
-            move |source| StateError::Io { action, path, source }
+            move |source| StateError::Io {
+                action,
+                path,
+                source,
+            }
         };
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(dir)
             .map_err(failed("cannot create the state directory", dir))?;
-        let mode = fs::metadata(dir).map_err(failed("cannot read", dir))?.permissions().mode() & 0o777;
+        let mode = fs::metadata(dir)
+            .map_err(failed("cannot read", dir))?
+            .permissions()
+            .mode()
+            & 0o777;
         if mode != 0o700 {
             fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
                 .map_err(failed("cannot make private (0700)", dir))?;
         }
         let lock = Self::lock(dir)?;
         let pids = path.pids();
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&pids).map_err(failed("cannot create", &pids))?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&pids)
+            .map_err(failed("cannot create", &pids))?;
         Ok(Self { path, _lock: lock })
     }
 
     fn lock(dir: &Path) -> Result<File, StateError> {
         let path = dir.join(LOCK);
-        let failed = |source| StateError::Io { action: "cannot write the lock", path: path.clone(), source };
+        let failed = |source| StateError::Io {
+            action: "cannot write the lock",
+            path: path.clone(),
+            source,
+        };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -174,7 +202,10 @@ impl StateDir {
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 let _ = file.read_to_string(&mut text);
-                return Err(StateError::InUse { path: dir.to_owned(), pid: text.trim().parse().ok() });
+                return Err(StateError::InUse {
+                    path: dir.to_owned(),
+                    pid: text.trim().parse().ok(),
+                });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
@@ -194,7 +225,9 @@ impl StateDir {
     /// # Errors
     /// [`StateError::Identity`].
     pub fn identity(&self) -> Result<HostIdentity, StateError> {
-        Ok(HostIdentity::load_or_create(&self.path.dir().join(HostIdentity::FILE))?)
+        Ok(HostIdentity::load_or_create(
+            &self.path.dir().join(HostIdentity::FILE),
+        )?)
     }
 
     /// Changes what is remembered; complete or not at all.
@@ -210,16 +243,31 @@ impl StateDir {
         }
         let path = self.path.dir().join(NOTES);
         let draft = self.path.dir().join("host.json.new");
-        let failed = |source| StateError::Io { action: "cannot write", path: path.clone(), source };
+        let failed = |source| StateError::Io {
+            action: "cannot write",
+            path: path.clone(),
+            source,
+        };
         let text = serde_json::to_vec_pretty(&notes).map_err(|error| failed(error.into()))?;
         let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft).map_err(failed)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&draft)
+            .map_err(failed)?;
+        file.write_all(&text)
+            .and_then(|()| file.sync_all())
+            .map_err(failed)?;
         fs::rename(&draft, &path).map_err(failed)
     }
 }
 
 /// The host's id: made from its key, because a host is its key.
 pub fn host_id(identity: &HostIdentity) -> HostId {
-    HostId::from_minted(hash::id_bytes(&[b"host", identity.spki_sha256().as_bytes()]))
+    HostId::from_minted(hash::id_bytes(&[
+        b"host",
+        identity.spki_sha256().as_bytes(),
+    ]))
 }

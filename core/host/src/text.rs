@@ -10,7 +10,12 @@ use std::fmt::Write as _;
 pub(crate) fn offer(offer: &Offer, now_ms: u64) -> anyhow::Result<String> {
     let qr = QrCode::with_error_correction_level(offer.code.as_bytes(), EcLevel::L)?;
     // Light modules are drawn, dark ones left out: terminals are mostly dark, and scanners read both.
-    let drawn = qr.render::<Dense1x2>().dark_color(Dense1x2::Dark).light_color(Dense1x2::Light).quiet_zone(true).build();
+    let drawn = qr
+        .render::<Dense1x2>()
+        .dark_color(Dense1x2::Dark)
+        .light_color(Dense1x2::Light)
+        .quiet_zone(true)
+        .build();
     let minutes = offer.expires_at_ms.saturating_sub(now_ms).div_ceil(60_000);
     Ok(format!(
         "{drawn}\n\nScan this with the Pilothouse app, or run on another machine:\n\n  pilothouse join '{}'\n\n\
@@ -23,8 +28,16 @@ pub(crate) fn offer(offer: &Offer, now_ms: u64) -> anyhow::Result<String> {
 
 /// A device that came in.
 pub(crate) fn paired(device: &PairedDevice) -> String {
-    let platform = if device.platform.is_empty() { String::new() } else { format!(" ({})", device.platform) };
-    format!("paired with {}{platform}, which may {}", device.name, scopes(&device.scopes))
+    let platform = if device.platform.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", device.platform)
+    };
+    format!(
+        "paired with {}{platform}, which may {}",
+        device.name,
+        scopes(&device.scopes)
+    )
 }
 
 fn scopes(scopes: &[Scope]) -> String {
@@ -68,7 +81,12 @@ pub(crate) fn devices(devices: &[ListedDevice], now_ms: u64) -> String {
 
 /// The doctor's report: a line per check, and under it what to do.
 pub(crate) fn report(report: &DoctorReport) -> String {
-    let width = report.checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
+    let width = report
+        .checks
+        .iter()
+        .map(|check| check.name.chars().count())
+        .max()
+        .unwrap_or(0);
     let mut lines = String::new();
     for check in &report.checks {
         let word = match check.outcome {

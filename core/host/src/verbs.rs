@@ -189,7 +189,9 @@ pub fn run(command: HostCommand) -> ExitCode {
         HostCommand::AgentExec(args) => return agents::exec(args.parent, &args.command),
         HostCommand::Host(args) => runtime(4).and_then(|runtime| runtime.block_on(host(args))),
         HostCommand::Pair(args) => runtime(1).and_then(|runtime| runtime.block_on(pair(args))),
-        HostCommand::Devices(args) => runtime(1).and_then(|runtime| runtime.block_on(devices(args))),
+        HostCommand::Devices(args) => {
+            runtime(1).and_then(|runtime| runtime.block_on(devices(args)))
+        }
         HostCommand::Doctor(args) => runtime(1).and_then(|runtime| runtime.block_on(doctor(args))),
     };
     result.unwrap_or_else(|error| {
@@ -200,13 +202,18 @@ pub fn run(command: HostCommand) -> ExitCode {
 }
 
 fn runtime(workers: usize) -> anyhow::Result<tokio::runtime::Runtime> {
-    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
+    let built = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build();
     built.context("the system gives no threads")
 }
 
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush())?;
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush())?;
     Ok(())
 }
 
@@ -217,8 +224,12 @@ fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 async fn host(args: HostArgs) -> anyhow::Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let options =
-        DaemonOptions { state: args.state, config: args.config, listen: args.listen, ..DaemonOptions::usual() };
+    let options = DaemonOptions {
+        state: args.state,
+        config: args.config,
+        listen: args.listen,
+        ..DaemonOptions::usual()
+    };
     let daemon = Daemon::start(options).await?;
     if args.json {
         print_json(&serde_json::json!({
@@ -229,7 +240,11 @@ async fn host(args: HostArgs) -> anyhow::Result<ExitCode> {
             "pid": std::process::id(),
         }))?;
     } else {
-        print(&format!("listening on {} as {}", daemon.address(), daemon.name()))?;
+        print(&format!(
+            "listening on {} as {}",
+            daemon.address(),
+            daemon.name()
+        ))?;
     }
     tokio::select! {
         _ = interrupt.recv() => {}
@@ -283,7 +298,9 @@ async fn wait_for_device(mut asked: Asked, json: bool) -> anyhow::Result<ExitCod
             Answer::Refused { reason } => {
                 let _ = writeln!(io::stderr(), "a device was refused: {reason}");
             }
-            Answer::Expired => bail!("the code has expired and no device used it; run `pilothouse pair` again"),
+            Answer::Expired => {
+                bail!("the code has expired and no device used it; run `pilothouse pair` again")
+            }
             other => return Err(unexpected(other)),
         }
     }
@@ -292,7 +309,9 @@ async fn wait_for_device(mut asked: Asked, json: bool) -> anyhow::Result<ExitCod
 
 async fn devices(args: DevicesArgs) -> anyhow::Result<ExitCode> {
     let state = StatePath::choose(args.state.as_deref())?;
-    let question = args.revoke.map_or(Ask::Devices, |device| Ask::Revoke { device });
+    let question = args
+        .revoke
+        .map_or(Ask::Devices, |device| Ask::Revoke { device });
     match ask(&state, &question).await?.first().await? {
         Answer::Devices { devices } if args.json => {
             for device in devices {
@@ -316,7 +335,9 @@ async fn doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
             Answer::Doctor(report) => report,
             other => return Err(unexpected(other)),
         },
-        Err(AskError::NotRunning(_)) => examine_without_daemon(&state, args.config.as_deref()).await,
+        Err(AskError::NotRunning(_)) => {
+            examine_without_daemon(&state, args.config.as_deref()).await
+        }
         Err(error) => return Err(error.into()),
     };
     if args.json {
@@ -324,11 +345,21 @@ async fn doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     } else {
         print(&text::report(&report))?;
     }
-    let bad = report.checks.iter().any(|check| check.outcome == CheckOutcome::Failed);
-    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let bad = report
+        .checks
+        .iter()
+        .any(|check| check.outcome == CheckOutcome::Failed);
+    Ok(if bad {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-async fn examine_without_daemon(state: &StatePath, named: Option<&std::path::Path>) -> DoctorReport {
+async fn examine_without_daemon(
+    state: &StatePath,
+    named: Option<&std::path::Path>,
+) -> DoctorReport {
     let read = read_config(named);
     let (file, config) = match &read {
         Ok(config) => (Ok(config.file.clone()), config.clone()),
@@ -337,7 +368,9 @@ async fn examine_without_daemon(state: &StatePath, named: Option<&std::path::Pat
     let (agents, _) = agents::choose(&config, &state.notes());
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let workspaces = doctor::workspaces(&config.workspaces, &here).unwrap_or_default();
-    Examiner::new(state.clone(), file, agents, workspaces).examine(None).await
+    Examiner::new(state.clone(), file, agents, workspaces)
+        .examine(None)
+        .await
 }
 
 fn unexpected(answer: Answer) -> anyhow::Error {
@@ -348,6 +381,8 @@ fn unexpected(answer: Answer) -> anyhow::Error {
 }
 
 fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

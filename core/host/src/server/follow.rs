@@ -3,9 +3,8 @@
 //! While the queue is full nothing is taken from the ledger, whose own side then drops live text and keeps entries.
 
 use super::{
-    Host,
+    Host, fit,
     outgoing::{OutQueue, QueueError},
-    fit,
 };
 use pilothouse_domain::{
     Cursor, Refusal, ThreadId,
@@ -13,8 +12,8 @@ use pilothouse_domain::{
 };
 use pilothouse_ledger::LedgerError;
 use pilothouse_wire::message::{
-    EncodeError, ErrorAbout, ErrorCode, HostMessage, SubId, WireError, entries_in_pages, feed_in_pages,
-    subscribed_in_pages,
+    EncodeError, ErrorAbout, ErrorCode, HostMessage, SubId, WireError, entries_in_pages,
+    feed_in_pages, subscribed_in_pages,
 };
 use std::sync::Arc;
 
@@ -40,7 +39,11 @@ impl From<QueueError> for Stop {
 
 impl From<EncodeError> for Stop {
     fn from(error: EncodeError) -> Self {
-        Self::Problem(ErrorCode::Failed, error.to_string(), "update the host, or report this")
+        Self::Problem(
+            ErrorCode::Failed,
+            error.to_string(),
+            "update the host, or report this",
+        )
     }
 }
 
@@ -48,7 +51,11 @@ impl From<LedgerError> for Stop {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Closed => Self::Silently,
-            other => Self::Problem(ErrorCode::Failed, other.to_string(), "look at the host: run `pilothouse doctor`"),
+            other => Self::Problem(
+                ErrorCode::Failed,
+                other.to_string(),
+                "look at the host: run `pilothouse doctor`",
+            ),
         }
     }
 }
@@ -66,7 +73,12 @@ impl From<Refusal> for Stop {
 async fn tell(queue: &OutQueue, sub: SubId, result: Result<(), Stop>) {
     if let Err(Stop::Problem(code, message, next_step)) = result {
         let about = ErrorAbout::Sub { sub };
-        let error = WireError { about, code, message, next_step: next_step.to_owned() };
+        let error = WireError {
+            about,
+            code,
+            message,
+            next_step: next_step.to_owned(),
+        };
         let _ = queue.send(&HostMessage::Error(error)).await;
     }
 }
@@ -80,7 +92,15 @@ pub(super) async fn thread(
     cursor: Option<Cursor>,
     tail_bytes: u32,
 ) {
-    let result = follow_thread(&host, &queue, sub, thread, cursor, tail_bytes.min(TAIL_BYTES)).await;
+    let result = follow_thread(
+        &host,
+        &queue,
+        sub,
+        thread,
+        cursor,
+        tail_bytes.min(TAIL_BYTES),
+    )
+    .await;
     tell(&queue, sub, result).await;
 }
 
@@ -92,7 +112,10 @@ async fn follow_thread(
     cursor: Option<Cursor>,
     tail_bytes: u32,
 ) -> Result<(), Stop> {
-    let mut subscription = host.ledger.subscribe(thread, cursor, tail_bytes as usize).await?;
+    let mut subscription = host
+        .ledger
+        .subscribe(thread, cursor, tail_bytes as usize)
+        .await?;
     let mut answer = subscription.answer.clone();
     fit::shorten(&mut answer.open_items);
     for part in subscribed_in_pages(sub, thread, answer)? {
@@ -121,7 +144,12 @@ pub(super) async fn feed(host: Arc<Host>, queue: OutQueue, sub: SubId, cursor: O
     tell(&queue, sub, result).await;
 }
 
-async fn follow_feed(host: &Host, queue: &OutQueue, sub: SubId, cursor: Option<FeedCursor>) -> Result<(), Stop> {
+async fn follow_feed(
+    host: &Host,
+    queue: &OutQueue,
+    sub: SubId,
+    cursor: Option<FeedCursor>,
+) -> Result<(), Stop> {
     let mut feed = host.ledger.feed(cursor)?;
     while let Some(mut update) = feed.next().await? {
         fit::leave_out_what_cannot_fit(&mut update);

@@ -14,7 +14,6 @@ mod rate;
 mod session;
 mod sessions;
 
-
 pub(crate) use outgoing::Patience;
 pub(crate) use pairing::{PairingDesk, PairingEvent};
 pub(crate) use sessions::Sessions;
@@ -87,12 +86,18 @@ impl Host {
 
     /// Where devices connect, and whether that opens to other machines at the first pairing.
     pub(crate) fn listening(&self) -> (SocketAddr, bool) {
-        *self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every check of the doctor, with what the daemon knows of itself.
     pub(crate) async fn examine(&self) -> DoctorReport {
-        let paired = self.ledger.read(|reader| Ok(reader.devices()?.iter().filter(|d| !d.revoked).count())).await;
+        let paired = self
+            .ledger
+            .read(|reader| Ok(reader.devices()?.iter().filter(|d| !d.revoked).count()))
+            .await;
         let (listening, opens_when_paired) = self.listening();
         let facts = DaemonFacts {
             listening,
@@ -107,7 +112,11 @@ impl Host {
     fn wait_before_command(&self, device: DeviceId) -> Option<Duration> {
         let now = self.started.elapsed();
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.entry(device).or_insert_with(|| rate::Rate::new(now)).take(now).err()
+        rates
+            .entry(device)
+            .or_insert_with(|| rate::Rate::new(now))
+            .take(now)
+            .err()
     }
 }
 
@@ -129,7 +138,11 @@ pub(crate) async fn serve(host: Arc<Host>, mut connections: mpsc::Receiver<Estab
 /// Everything between a proven key and the end of its connection.
 async fn connection(host: Arc<Host>, established: Established) {
     let key = ContentHash::from_bytes(*established.peer_hash().as_bytes());
-    let (peer, binding, address) = (established.peer, established.binding.clone(), established.address.clone());
+    let (peer, binding, address) = (
+        established.peer,
+        established.binding.clone(),
+        established.address.clone(),
+    );
     let row = match host.ledger.device_by_spki(key).await {
         Ok(row) => row,
         Err(error) => {
@@ -144,7 +157,9 @@ async fn connection(host: Arc<Host>, established: Established) {
         Some(_) => None,
         None => match host.strangers.try_acquire() {
             Ok(permit) => Some(permit),
-            Err(_) => return tracing::warn!(%address, "too many unknown devices at once; a connection was dropped"),
+            Err(_) => {
+                return tracing::warn!(%address, "too many unknown devices at once; a connection was dropped");
+            }
         },
     };
     let (mut outgoing, mut incoming) = established.host_ends();
@@ -156,7 +171,9 @@ async fn connection(host: Arc<Host>, established: Established) {
             session::run(host.clone(), device, hello, address, outgoing, incoming).await;
         }
         (Ok(Opening::Hello(_)), None) => say_bye(&mut outgoing, ByeReason::Unauthorised).await,
-        (Err(OpeningError::NotPaired(_)), _) if revoked => say_bye(&mut outgoing, ByeReason::Revoked).await,
+        (Err(OpeningError::NotPaired(_)), _) if revoked => {
+            say_bye(&mut outgoing, ByeReason::Revoked).await
+        }
         (Err(error), _) => {
             tracing::info!(%address, %error, "a connection came to nothing");
             if let Some(reason) = error.bye() {

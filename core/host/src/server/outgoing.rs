@@ -28,12 +28,6 @@ pub(crate) struct Patience {
     pub(crate) stall: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self { stall: Duration::from_secs(30) }
-    }
-}
-
 /// Why a message was not queued.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QueueError {
@@ -87,8 +81,15 @@ impl OutQueue {
     /// Queues a message, waiting for room.
     pub(crate) async fn send(&self, message: &HostMessage) -> Result<(), QueueError> {
         let frame = encode(message)?;
-        let room = self.room.clone().acquire_many_owned(bytes(&frame)).await.map_err(|_| QueueError::Ended)?;
-        self.frames.send(Queued { frame, _room: room }).map_err(|_| QueueError::Ended)
+        let room = self
+            .room
+            .clone()
+            .acquire_many_owned(bytes(&frame))
+            .await
+            .map_err(|_| QueueError::Ended)?;
+        self.frames
+            .send(Queued { frame, _room: room })
+            .map_err(|_| QueueError::Ended)
     }
 
     /// Queues live text if there is much room, and drops it otherwise. Returns whether the connection lives.
@@ -99,7 +100,9 @@ impl OutQueue {
         if self.room.available_permits() < QUEUE_BYTES as usize / 2 {
             return true;
         }
-        let Ok(frame) = encode(message) else { return true };
+        let Ok(frame) = encode(message) else {
+            return true;
+        };
         match self.room.clone().try_acquire_many_owned(bytes(&frame)) {
             Ok(room) => self.frames.send(Queued { frame, _room: room }).is_ok(),
             Err(_) => true,
@@ -109,7 +112,9 @@ impl OutQueue {
 
 /// What a frame counts: never more than the whole queue, so that a frame of 1 MiB passes alone.
 fn bytes(frame: &Frame) -> u32 {
-    u32::try_from(frame.len()).unwrap_or(QUEUE_BYTES).clamp(1, QUEUE_BYTES)
+    u32::try_from(frame.len())
+        .unwrap_or(QUEUE_BYTES)
+        .clamp(1, QUEUE_BYTES)
 }
 
 impl Writing {
@@ -154,7 +159,9 @@ async fn write(
             }
             next = queued.recv() => next,
         };
-        let Some(Queued { frame, _room }) = next else { break WriteEnd::Finished };
+        let Some(Queued { frame, _room }) = next else {
+            break WriteEnd::Finished;
+        };
         match timeout(patience.stall, outgoing.frames().send(frame)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => break WriteEnd::Broken(error),
@@ -183,12 +190,22 @@ mod tests {
     }
 
     fn pong(nonce: u64) -> HostMessage {
-        HostMessage::Pong { nonce, host_time_ms: 0 }
+        HostMessage::Pong {
+            nonce,
+            host_time_ms: 0,
+        }
     }
 
     fn live(offset: u64) -> HostMessage {
         let text = "x".repeat(20_000);
-        HostMessage::Live { thread: ThreadId::default(), live: LiveText { item: ItemId::default(), offset, text } }
+        HostMessage::Live {
+            thread: ThreadId::default(),
+            live: LiveText {
+                item: ItemId::default(),
+                offset,
+                text,
+            },
+        }
     }
 
     async fn next(receiver: &mut Box<dyn FrameReceiver>) -> HostMessage {
@@ -197,7 +214,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_loses_live_text_first_and_never_anything_else() {
-        let (queue, _writing, mut receiver) = start(Patience::default());
+        let (queue, _writing, mut receiver) = start(Patience {
+            stall: Duration::from_secs(30),
+        });
         for offset in 0..100 {
             assert!(queue.offer_live(&live(offset)));
         }
@@ -221,12 +240,17 @@ mod tests {
             }
         }
         sender.await.unwrap();
-        assert!((1..30).contains(&lives), "{lives} of 100 pieces of live text came through half the queue");
+        assert!(
+            (1..30).contains(&lives),
+            "{lives} of 100 pieces of live text came through half the queue"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_device_that_takes_nothing_is_given_up_after_the_limit() {
-        let (queue, mut writing, _receiver) = start(Patience { stall: Duration::from_secs(30) });
+        let (queue, mut writing, _receiver) = start(Patience {
+            stall: Duration::from_secs(30),
+        });
         let filling = tokio::spawn(async move {
             loop {
                 if queue.send(&pong(1)).await.is_err() {
@@ -242,7 +266,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_farewell_does_not_wait_for_what_is_queued() {
-        let (queue, writing, mut receiver) = start(Patience::default());
+        let (queue, writing, mut receiver) = start(Patience {
+            stall: Duration::from_secs(30),
+        });
         for nonce in 0..100 {
             queue.send(&pong(nonce)).await.unwrap();
         }

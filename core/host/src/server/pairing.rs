@@ -41,7 +41,10 @@ pub(crate) struct PairingDesk {
 
 impl Default for PairingDesk {
     fn default() -> Self {
-        Self { offer: Mutex::new((PairingSecrets::new(), Vec::new())), events: broadcast::channel(16).0 }
+        Self {
+            offer: Mutex::new((PairingSecrets::new(), Vec::new())),
+            events: broadcast::channel(16).0,
+        }
     }
 }
 
@@ -82,11 +85,17 @@ pub(super) async fn answer(
     known: Option<DeviceRow>,
     outgoing: &mut Outgoing<HostMessage>,
 ) {
-    let scopes = match host.pairing.redeem(&pair, binding, peer, host.clock.now_ms()) {
+    let scopes = match host
+        .pairing
+        .redeem(&pair, binding, peer, host.clock.now_ms())
+    {
         Ok(scopes) => scopes,
         Err(refusal) => {
             tracing::warn!(device = pair.device_name, %refusal, "a device was not paired");
-            let _ = host.pairing.events.send(PairingEvent::Refused(refusal.clone()));
+            let _ = host
+                .pairing
+                .events
+                .send(PairingEvent::Refused(refusal.clone()));
             return answer_pair(outgoing, Err(refusal)).await;
         }
     };
@@ -101,16 +110,30 @@ pub(super) async fn answer(
             DeviceId::from_bytes(bytes)
         }
     };
-    let new = NewDevice { device, name: pair.device_name.clone(), spki_sha256: key, scopes: scopes.clone() };
+    let new = NewDevice {
+        device,
+        name: pair.device_name.clone(),
+        spki_sha256: key,
+        scopes: scopes.clone(),
+    };
     if let Err(error) = host.ledger.pair_device(new).await {
         tracing::error!(%error, "a device could not be enrolled");
         return failed(outgoing, error.to_string()).await;
     }
     tracing::info!(%device, name = pair.device_name, platform = pair.platform, "paired");
-    let event =
-        PairingEvent::Paired { device, name: pair.device_name, platform: pair.platform, scopes: scopes.clone() };
+    let event = PairingEvent::Paired {
+        device,
+        name: pair.device_name,
+        platform: pair.platform,
+        scopes: scopes.clone(),
+    };
     let _ = host.pairing.events.send(event);
-    let paired = Paired { device_id: device, host_id: host.id, host_name: host.name.clone(), scopes };
+    let paired = Paired {
+        device_id: device,
+        host_id: host.id,
+        host_name: host.name.clone(),
+        scopes,
+    };
     answer_pair(outgoing, Ok(paired)).await;
 }
 
@@ -119,7 +142,8 @@ async fn failed(outgoing: &mut Outgoing<HostMessage>, message: String) {
         about: ErrorAbout::Connection,
         code: ErrorCode::Failed,
         message,
-        next_step: "look at the host (`pilothouse doctor`), then make a new pairing code".to_owned(),
+        next_step: "look at the host (`pilothouse doctor`), then make a new pairing code"
+            .to_owned(),
     };
     let _ = outgoing.send(&HostMessage::Error(error)).await;
 }

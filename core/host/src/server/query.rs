@@ -3,8 +3,8 @@
 use super::Host;
 use pilothouse_ledger::LedgerError;
 use pilothouse_wire::message::{
-    BLOB_CHUNK, Base64, BlobChunk, ErrorAbout, ErrorCode, HostMessage, OlderItems, Query, QueryAnswer, QueryResult,
-    WireError,
+    BLOB_CHUNK, Base64, BlobChunk, ErrorAbout, ErrorCode, HostMessage, OlderItems, Query,
+    QueryAnswer, QueryResult, WireError,
 };
 
 /// Bytes of rows in one page at most, before escaping; a page stays well inside a frame.
@@ -19,27 +19,48 @@ pub(super) async fn answer(host: &Host, id: u32, query: Query) -> HostMessage {
     HostMessage::Result { id, answer }
 }
 
-pub(super) fn error(id: u32, code: ErrorCode, message: impl Into<String>, next_step: &str) -> WireError {
+pub(super) fn error(
+    id: u32,
+    code: ErrorCode,
+    message: impl Into<String>,
+    next_step: &str,
+) -> WireError {
     let about = ErrorAbout::Query { id };
-    WireError { about, code, message: message.into(), next_step: next_step.to_owned() }
+    WireError {
+        about,
+        code,
+        message: message.into(),
+        next_step: next_step.to_owned(),
+    }
 }
 
 type Failure = (ErrorCode, String, &'static str);
 
 fn unreadable(error: &LedgerError) -> Failure {
-    (ErrorCode::Failed, error.to_string(), "look at the host: run `pilothouse doctor`")
+    (
+        ErrorCode::Failed,
+        error.to_string(),
+        "look at the host: run `pilothouse doctor`",
+    )
 }
 
 async fn result(host: &Host, query: Query) -> Result<QueryResult, Failure> {
     match query {
-        Query::OlderItems { thread, before, max_bytes } => {
+        Query::OlderItems {
+            thread,
+            before,
+            max_bytes,
+        } => {
             let bytes = (max_bytes as usize).min(PAGE_BYTES);
             let window = host
                 .ledger
                 .read(move |reader| reader.items_before(thread, before, bytes))
                 .await
                 .map_err(|e| unreadable(&e))?;
-            Ok(QueryResult::OlderItems(OlderItems { rows: window.rows, older: window.more }))
+            Ok(QueryResult::OlderItems(OlderItems {
+                rows: window.rows,
+                older: window.more,
+            }))
         }
         Query::Blob { hash, offset, len } => {
             let len = len.min(BLOB_CHUNK) as usize;
@@ -49,9 +70,12 @@ async fn result(host: &Host, query: Query) -> Result<QueryResult, Failure> {
                 .await
                 .map_err(|e| unreadable(&e))?;
             match found {
-                (Some(total), Some(data)) => {
-                    Ok(QueryResult::Blob(BlobChunk { hash, offset, total, data: Base64(data) }))
-                }
+                (Some(total), Some(data)) => Ok(QueryResult::Blob(BlobChunk {
+                    hash,
+                    offset,
+                    total,
+                    data: Base64(data),
+                })),
                 _ => Err((
                     ErrorCode::NotFound,
                     "the host does not have this text (any more)".to_owned(),
@@ -59,8 +83,12 @@ async fn result(host: &Host, query: Query) -> Result<QueryResult, Failure> {
                 )),
             }
         }
-        Query::Agents => Ok(QueryResult::Agents { agents: host.examiner.agents().await }),
-        Query::Workspaces => Ok(QueryResult::Workspaces { workspaces: host.examiner.workspaces() }),
+        Query::Agents => Ok(QueryResult::Agents {
+            agents: host.examiner.agents().await,
+        }),
+        Query::Workspaces => Ok(QueryResult::Workspaces {
+            workspaces: host.examiner.workspaces(),
+        }),
         Query::Doctor => Ok(QueryResult::Doctor(host.examine().await)),
     }
 }

@@ -43,8 +43,14 @@ mod tests {
         let passed = |rate: &mut Rate, times: &mut dyn Iterator<Item = Duration>| {
             times.filter(|now| rate.take(*now).is_ok()).count()
         };
-        assert_eq!(passed(&mut rate, &mut std::iter::repeat_n(Duration::ZERO, 1000)), 200);
-        assert_eq!(passed(&mut rate, &mut (1..=10_000).map(Duration::from_millis)), 500);
+        assert_eq!(
+            passed(&mut rate, &mut std::iter::repeat_n(Duration::ZERO, 1000)),
+            200
+        );
+        assert_eq!(
+            passed(&mut rate, &mut (1..=10_000).map(Duration::from_millis)),
+            500
+        );
     }
 
     #[test]

@@ -14,8 +14,8 @@ use pilothouse_ledger::Principal;
 use pilothouse_store::DeviceRow;
 use pilothouse_wire::{
     message::{
-        ByeReason, DecodeError, DeviceMessage, ErrorAbout, ErrorCode, Hello, HostMessage, Incoming, Limits, Outgoing,
-        Query, ReceiveError, SubId, Welcome, WireError,
+        ByeReason, DecodeError, DeviceMessage, ErrorAbout, ErrorCode, Hello, HostMessage, Incoming,
+        Limits, Outgoing, Query, ReceiveError, SubId, Welcome, WireError,
     },
     opening::say_bye,
     version::{PROTOCOL, negotiate},
@@ -79,7 +79,10 @@ pub(super) async fn run(
         }
         reason = session.serve(welcome, &mut incoming) => reason,
     };
-    tracing::info!(device = %session.device.device, ?reason, "disconnected");
+    match &reason {
+        Some(reason) => tracing::info!(device = %session.device.device, "disconnected: {reason}"),
+        None => tracing::info!(device = %session.device.device, "the device left"),
+    }
     // Its tasks first: nothing may follow the farewell.
     drop(session);
     farewell(writing, reason).await;
@@ -100,7 +103,10 @@ fn welcome(host: &Host, device: &DeviceRow, protocol: u16) -> HostMessage {
         software: crate::SOFTWARE.to_owned(),
         epoch: host.ledger.epoch(),
         limits: Limits::default(),
-        commands: CommandBody::NAMES.iter().map(|&name| name.to_owned()).collect(),
+        commands: CommandBody::NAMES
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect(),
         log_formats: vec![LOG_FORMAT],
         state_version: STATE_VERSION,
         decide_version: DECIDE_VERSION,
@@ -127,7 +133,10 @@ impl Session {
     fn new(host: Arc<Host>, device: DeviceRow, queue: OutQueue) -> Self {
         let (in_order, lane) = mpsc::channel(LANE);
         let mut tasks = JoinSet::new();
-        let principal = Principal { device: device.device, scopes: device.scopes.clone() };
+        let principal = Principal {
+            device: device.device,
+            scopes: device.scopes.clone(),
+        };
         tasks.spawn(work_in_order(host.clone(), principal, queue.clone(), lane));
         Self {
             host,
@@ -142,7 +151,11 @@ impl Session {
     }
 
     /// Reads until the connection ends. Returns what to say at the end; `None` if nobody listens.
-    async fn serve(&mut self, welcome: HostMessage, incoming: &mut Incoming<DeviceMessage>) -> Option<ByeReason> {
+    async fn serve(
+        &mut self,
+        welcome: HostMessage,
+        incoming: &mut Incoming<DeviceMessage>,
+    ) -> Option<ByeReason> {
         self.queue.send(&welcome).await.ok()?;
         loop {
             match incoming.receive_alive().await {
@@ -152,7 +165,9 @@ impl Session {
                 Err(ReceiveError::Decode(error)) => {
                     self.bad_frames += 1;
                     if self.bad_frames > BAD_FRAMES {
-                        return Some(ByeReason::Protocol { problem: format!("over {BAD_FRAMES} unreadable frames") });
+                        return Some(ByeReason::Protocol {
+                            problem: format!("over {BAD_FRAMES} unreadable frames"),
+                        });
                     }
                     self.answer_unreadable(&error).await?;
                 }
@@ -164,10 +179,17 @@ impl Session {
     /// `None` when the connection has ended.
     async fn take(&mut self, message: DeviceMessage) -> Option<()> {
         match message {
-            DeviceMessage::Subscribe { sub, thread, cursor, tail_bytes } => {
+            DeviceMessage::Subscribe {
+                sub,
+                thread,
+                cursor,
+                tail_bytes,
+            } => {
                 if self.may_follow(sub).await? {
                     let (host, queue) = (self.host.clone(), self.queue.clone());
-                    let task = self.tasks.spawn(follow::thread(host, queue, sub, thread, cursor, tail_bytes));
+                    let task = self
+                        .tasks
+                        .spawn(follow::thread(host, queue, sub, thread, cursor, tail_bytes));
                     self.following.insert(sub, task);
                 }
             }
@@ -188,20 +210,41 @@ impl Session {
             }
             DeviceMessage::OutcomeQuery { command_ids } if command_ids.len() > OUTCOMES => {
                 let kind = "outcome_query".to_owned();
-                let problem = format!("it names {} commands, {OUTCOMES} are allowed", command_ids.len());
-                self.error(ErrorAbout::Message { kind }, ErrorCode::TooMuch, problem, "ask in parts").await?;
+                let problem = format!(
+                    "it names {} commands, {OUTCOMES} are allowed",
+                    command_ids.len()
+                );
+                self.error(
+                    ErrorAbout::Message { kind },
+                    ErrorCode::TooMuch,
+                    problem,
+                    "ask in parts",
+                )
+                .await?;
             }
             DeviceMessage::OutcomeQuery { command_ids } => {
-                self.in_order.send(InOrder::Outcomes(command_ids)).await.ok()?;
+                self.in_order
+                    .send(InOrder::Outcomes(command_ids))
+                    .await
+                    .ok()?;
             }
             DeviceMessage::Query { id, query } => self.query(id, query).await?,
             DeviceMessage::Ping { nonce } => {
-                self.send(HostMessage::Pong { nonce, host_time_ms: self.host.clock.now_ms() }).await?;
+                self.send(HostMessage::Pong {
+                    nonce,
+                    host_time_ms: self.host.clock.now_ms(),
+                })
+                .await?;
             }
             DeviceMessage::Hello(_) | DeviceMessage::Pair(_) => {
                 let problem = "the connection is open already".to_owned();
-                self.error(ErrorAbout::Connection, ErrorCode::Malformed, problem, "update the app, or report this")
-                    .await?;
+                self.error(
+                    ErrorAbout::Connection,
+                    ErrorCode::Malformed,
+                    problem,
+                    "update the app, or report this",
+                )
+                .await?;
             }
             DeviceMessage::Bye { .. } => {}
         }
@@ -212,17 +255,30 @@ impl Session {
     async fn may_follow(&mut self, sub: SubId) -> Option<bool> {
         self.following.retain(|_, task| !task.is_finished());
         let (code, problem, next_step) = if !self.device.scopes.contains(&Scope::Read) {
-            (ErrorCode::Forbidden, "this device may not read".to_owned(), "pair it anew with the scope `read`")
+            (
+                ErrorCode::Forbidden,
+                "this device may not read".to_owned(),
+                "pair it anew with the scope `read`",
+            )
         } else if self.following.contains_key(&sub) {
             let problem = format!("subscription {sub} is in use");
-            (ErrorCode::Malformed, problem, "choose a number that is not in use")
+            (
+                ErrorCode::Malformed,
+                problem,
+                "choose a number that is not in use",
+            )
         } else if self.following.len() >= Limits::default().subscriptions as usize {
             let problem = format!("over {} subscriptions", Limits::default().subscriptions);
-            (ErrorCode::TooMuch, problem, "unsubscribe from something first")
+            (
+                ErrorCode::TooMuch,
+                problem,
+                "unsubscribe from something first",
+            )
         } else {
             return Some(true);
         };
-        self.error(ErrorAbout::Sub { sub }, code, problem, next_step).await?;
+        self.error(ErrorAbout::Sub { sub }, code, problem, next_step)
+            .await?;
         Some(false)
     }
 
@@ -256,10 +312,13 @@ impl Session {
         let answer = match error {
             DecodeError::Command { id, refusal } => HostMessage::Outcome {
                 command_id: *id,
-                outcome: Some(Outcome::Refused { refusal: refusal.clone() }),
+                outcome: Some(Outcome::Refused {
+                    refusal: refusal.clone(),
+                }),
             },
             DecodeError::Query { id, .. } => {
-                let answer = pilothouse_wire::message::QueryAnswer::Error(WireError::of_decode(error));
+                let answer =
+                    pilothouse_wire::message::QueryAnswer::Error(WireError::of_decode(error));
                 HostMessage::Result { id: *id, answer }
             }
             _ => HostMessage::Error(WireError::of_decode(error)),
@@ -267,8 +326,19 @@ impl Session {
         self.send(answer).await
     }
 
-    async fn error(&self, about: ErrorAbout, code: ErrorCode, message: String, next_step: &str) -> Option<()> {
-        let error = WireError { about, code, message, next_step: next_step.to_owned() };
+    async fn error(
+        &self,
+        about: ErrorAbout,
+        code: ErrorCode,
+        message: String,
+        next_step: &str,
+    ) -> Option<()> {
+        let error = WireError {
+            about,
+            code,
+            message,
+            next_step: next_step.to_owned(),
+        };
         self.send(HostMessage::Error(error)).await
     }
 
@@ -299,7 +369,9 @@ async fn work_in_order(
                 Ok(outcomes) => outcomes,
                 Err(error) => {
                     let error = WireError {
-                        about: ErrorAbout::Message { kind: "outcome_query".to_owned() },
+                        about: ErrorAbout::Message {
+                            kind: "outcome_query".to_owned(),
+                        },
                         code: ErrorCode::Failed,
                         message: error.to_string(),
                         next_step: "look at the host: run `pilothouse doctor`".to_owned(),
@@ -312,10 +384,16 @@ async fn work_in_order(
             },
         };
         for (command_id, outcome) in outcomes {
-            if queue.send(&HostMessage::Outcome { command_id, outcome }).await.is_err() {
+            if queue
+                .send(&HostMessage::Outcome {
+                    command_id,
+                    outcome,
+                })
+                .await
+                .is_err()
+            {
                 return;
             }
         }
     }
 }
-

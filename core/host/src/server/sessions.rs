@@ -36,7 +36,10 @@ pub(crate) struct Place {
 
 impl Sessions {
     /// Enters a connection; an older one of the same device is ended. The receiver fires when this one is to end.
-    pub(crate) fn enter(self: &Arc<Self>, device: DeviceId) -> (Place, oneshot::Receiver<ByeReason>) {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        device: DeviceId,
+    ) -> (Place, oneshot::Receiver<ByeReason>) {
         let (end, ended) = oneshot::channel();
         let mut inner = self.lock();
         inner.next += 1;
@@ -46,7 +49,14 @@ impl Sessions {
         } else if let Some(older) = inner.open.insert(device, Open { number, end }) {
             let _ = older.end.send(ByeReason::Replaced);
         }
-        (Place { sessions: self.clone(), device, number }, ended)
+        (
+            Place {
+                sessions: self.clone(),
+                device,
+                number,
+            },
+            ended,
+        )
     }
 
     /// Ends a device's connection, if it has one.
@@ -78,7 +88,11 @@ impl Sessions {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.sessions.lock();
-        if inner.open.get(&self.device).is_some_and(|open| open.number == self.number) {
+        if inner
+            .open
+            .get(&self.device)
+            .is_some_and(|open| open.number == self.number)
+        {
             inner.open.remove(&self.device);
         }
     }
@@ -101,7 +115,11 @@ mod tests {
         assert_eq!(first_end.try_recv(), Ok(ByeReason::Replaced));
         assert!(second_end.try_recv().is_err() && other_end.try_recv().is_err());
         drop(first);
-        assert_eq!(sessions.connected(), [device(1), device(2)], "an old place does not take the new one's");
+        assert_eq!(
+            sessions.connected(),
+            [device(1), device(2)],
+            "an old place does not take the new one's"
+        );
     }
 
     #[test]

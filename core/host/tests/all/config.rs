@@ -1,0 +1,232 @@
+//! What a person gets to read who mistyped something in host.toml.
+
+use pilothouse_domain::Mode;
+use pilothouse_host::config::{Config, ConfigError, listen_address};
+use std::path::Path;
+
+fn problems(text: &str) -> Vec<String> {
+    match Config::parse(text, "host.toml", Some(Path::new("/tmp"))) {
+        Ok(config) => panic!("taken: {config:?}"),
+        Err(ConfigError::Wrong(problems)) => problems.iter().map(ToString::to_string).collect(),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_typo_is_answered_with_its_line_and_the_nearest_valid_word() {
+    let table: &[(&str, &str)] = &[
+        (
+            "[hots]\nname = \"x\"",
+            "line 1: unknown key `hots` in the file; did you mean `host`?",
+        ),
+        (
+            "[host]\n\nnmae = \"x\"",
+            "line 3: unknown key `nmae` in [host]; did you mean `name`?",
+        ),
+        (
+            "[host]\nlistn = \"127.0.0.1:1\"",
+            "line 2: unknown key `listn` in [host]; did you mean `listen`?",
+        ),
+        (
+            "[host]\nallow_host = []",
+            "line 2: unknown key `allow_host` in [host]; did you mean `allow_hosts`?",
+        ),
+        (
+            "# a comment\n\n[agents.codex]\nprotocol = \"codex\"\nenv = {}\n\ncomand = [\"codex\"]",
+            "line 7: unknown key `comand` in [agents.codex]; did you mean `command`?",
+        ),
+        (
+            "[agents.a]\nprotocl = \"codex\"",
+            "line 2: unknown key `protocl` in [agents.a]; did you mean `protocol`?",
+        ),
+        (
+            "[agents.a]\ncommand = [\"x\"]\nprotocol = \"codx\"",
+            "line 3: unknown protocol `codx`; did you mean `codex`?",
+        ),
+        (
+            "[agents.a]\ncommand = [\"x\"]\nprotocol = \"zzz\"",
+            "line 3: unknown protocol `zzz`; valid: `codex`, `claude`, `opencode`, `acp`, `pi`, `openclaw`",
+        ),
+        (
+            "[workspace.app]\npath = \"/tmp\"",
+            "line 1: unknown key `workspace` in the file; did you mean `workspaces`?",
+        ),
+        (
+            "[workspaces.app]\npaht = \"/tmp\"",
+            "line 2: unknown key `paht` in [workspaces.app]; did you mean `path`?",
+        ),
+        (
+            "[defaults]\nmodes = \"ask\"",
+            "line 2: unknown key `modes` in [defaults]; did you mean `mode`?",
+        ),
+        (
+            "[defaults]\nmode = \"aks\"",
+            "line 2: unknown mode `aks`; did you mean `ask`?",
+        ),
+        (
+            "[defaults]\nmode = \"full\"",
+            "line 2: unknown mode `full`; did you mean `full_access`?",
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(problems(text), [format!("host.toml {expected}")], "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_answered_with_its_line_and_what_is_expected() {
+    let table: &[(&str, &str)] = &[
+        (
+            "[host]\nname = 7",
+            "line 2: `name` has to be a text in quotes, this is a integer",
+        ),
+        ("[host]\nname = \" \"", "line 2: `name` is empty"),
+        (
+            "[host]\nlisten = \"everywhere\"",
+            "line 2: `everywhere` is no place to listen at",
+        ),
+        (
+            "[host]\naddresses = [\"studio.example\"]",
+            "line 2: `studio.example` in `addresses` has no port",
+        ),
+        (
+            "host = 7",
+            "line 1: [host] has to be a table, this is a integer",
+        ),
+        (
+            "[agents.a]\nprotocol = \"codex\"\ncommand = \"codex app-server\"",
+            "write `command = [\"codex\", \"app-server\"]`",
+        ),
+        (
+            "[agents.a]\nprotocol = \"codex\"\ncommand = []",
+            "line 3: `command` of [agents.a] is empty; name a program",
+        ),
+        (
+            "[agents.a]\nprotocol = \"codex\"",
+            "line 1: [agents.a] has no `command`",
+        ),
+        (
+            "[agents.a]\ncommand = [\"x\"]",
+            "line 1: [agents.a] has no `protocol`",
+        ),
+        (
+            "[agents.a]\ncommand = [\"x\"]\nprotocol = \"acp\"",
+            "line 3: protocol `acp` is not supported by this version, which speaks `codex`",
+        ),
+        (
+            "[agents.a]\nprotocol = \"codex\"\ncommand = [\"x\"]\nenv = { A = 1 }",
+            "line 4: `env.A` has to be a text",
+        ),
+        (
+            "[agents.\"a b\"]\nprotocol = \"codex\"\ncommand = [\"x\"]",
+            "line 1: the name in [agents.a b] may have",
+        ),
+        ("[workspaces.w]", "line 1: [workspaces.w] has no `path`"),
+        (
+            "[workspaces.w]\npath = \"src\"",
+            "line 2: `path` has to be absolute, or begin with `~`: `src`",
+        ),
+        (
+            "[workspaces.w]\npath = \"~/not-there-at-all\"",
+            "line 2: `path` cannot be used: `/tmp/not-there-at-all`",
+        ),
+        (
+            "[workspaces.w]\npath = \"/proc/self/status\"",
+            "line 2: `path` is no directory",
+        ),
+        (
+            "[host]\nname = \"a\"\nname = \"b\"",
+            "line 3: duplicate key",
+        ),
+        ("[host", "line 1: "),
+    ];
+    for (text, expected) in table {
+        let found = problems(text);
+        assert!(
+            found.len() == 1 && found[0].contains(expected),
+            "{text}\n{found:?}\n{expected}"
+        );
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_the_order_of_the_file() {
+    let found = problems(
+        "[defaults]\nmode = \"aks\"\n[host]\nnmae = \"x\"\n[workspaces.w]\npaht = \"/\"\n",
+    );
+    let lines: Vec<_> = found
+        .iter()
+        .map(|problem| problem.split(':').next().unwrap())
+        .collect();
+    assert_eq!(
+        lines,
+        ["host.toml line 2", "host.toml line 4", "host.toml line 6"]
+    );
+}
+
+#[test]
+fn a_whole_configuration_is_read_in_its_order_with_home_expanded() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("src")).unwrap();
+    let text = r#"
+[host]
+name = "studio"
+listen = "127.0.0.1:7000"
+allow_hosts = ["studio.example"]
+addresses = ["studio.example:7000"]
+[agents.zeta]
+protocol = "codex"
+command = ["~/bin/codex", "app-server"]
+env = { CODEX_HOME = "$HOME/.codex-zeta", EMPTY = "" }
+cwd = "~"
+[agents.alpha]
+protocol = "codex"
+command = ["codex", "app-server"]
+[workspaces.app]
+path = "${HOME}/src"
+[defaults]
+mode = "auto_edit"
+"#;
+    let config = Config::parse(text, "host.toml", Some(home.path())).unwrap();
+    assert_eq!(config.host.name.as_deref(), Some("studio"));
+    assert_eq!(config.host.listen, Some("127.0.0.1:7000".parse().unwrap()));
+    let names: Vec<_> = config
+        .agents
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(names, ["zeta", "alpha"]);
+    let zeta = &config.agents[0].1;
+    assert_eq!(
+        zeta.command[0],
+        home.path().join("bin/codex").to_str().unwrap()
+    );
+    assert_eq!(
+        zeta.env["CODEX_HOME"],
+        home.path().join(".codex-zeta").to_str().unwrap()
+    );
+    assert_eq!(zeta.env["EMPTY"], "");
+    assert_eq!(
+        config.workspaces[0].1,
+        home.path().join("src").canonicalize().unwrap()
+    );
+    assert_eq!(config.default_mode, Mode::AutoEdit);
+}
+
+#[test]
+fn a_place_to_listen_at_can_be_written_in_short() {
+    for (text, expected) in [
+        ("127.0.0.1:9", "127.0.0.1:9"),
+        ("[::1]:9", "[::1]:9"),
+        ("10.0.0.1", "10.0.0.1:7433"),
+        ("localhost:9", "127.0.0.1:9"),
+        ("9", "[::]:9"),
+    ] {
+        assert_eq!(
+            listen_address(text),
+            Ok(expected.parse().unwrap()),
+            "{text}"
+        );
+    }
+    assert!(listen_address("studio.example:9").is_err());
+}

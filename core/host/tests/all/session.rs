@@ -1,0 +1,656 @@
+//! What a paired device is served, whatever it sends.
+
+use crate::common::{DEADLINE, TestHost, command, create, soon};
+use futures_util::{SinkExt, StreamExt};
+use pilothouse_domain::{
+    BlobHash, CommandBody, CommandId, DispatchMode, Epoch, Outcome, Position, Refusal, Scope,
+    ThreadId, feed::FeedCursor,
+};
+use pilothouse_host::control::{Answer, Ask};
+use pilothouse_wire::{
+    message::{
+        ByeReason, CheckOutcome, DeviceMessage, ErrorAbout, ErrorCode, Hello, HostMessage, Query,
+        QueryAnswer, QueryResult,
+    },
+    version::{ProtocolRange, UpdateNeeded},
+};
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_device_of_another_protocol_version_is_told_both_ranges_and_who_must_update() {
+    let host = TestHost::start().await;
+    let device = host.device("phone").await;
+    let range = |min, max| ProtocolRange { min, max };
+    for (spoken, update) in [
+        (range(7, 9), UpdateNeeded::Host),
+        (range(0, 0), UpdateNeeded::Device),
+    ] {
+        let mut connection = device.dial().await;
+        connection
+            .send(DeviceMessage::Hello(Hello {
+                protocol: spoken,
+                ..device.hello()
+            }))
+            .await;
+        let ByeReason::Version { refusal } = connection.bye().await else {
+            panic!()
+        };
+        assert_eq!((refusal.device, refusal.update), (spoken, update));
+        assert!(connection.is_closed().await);
+    }
+    let mut connection = device.dial().await;
+    connection
+        .send(DeviceMessage::Hello(Hello {
+            protocol: range(1, 9),
+            ..device.hello()
+        }))
+        .await;
+    let HostMessage::Welcome(welcome) = connection.next().await else {
+        panic!()
+    };
+    assert_eq!(welcome.protocol, 1);
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_answered_with_what_and_the_next_step_and_the_connection_stays() {
+    let host = TestHost::start().await;
+    let (mut connection, _) = host.device("phone").await.connect().await;
+    connection
+        .send_text("{\"type\":\"teleport\",\"to\":\"moon\"}")
+        .await;
+    let HostMessage::Error(error) = connection.next().await else {
+        panic!()
+    };
+    assert_eq!(
+        error.about,
+        ErrorAbout::Message {
+            kind: "teleport".into()
+        }
+    );
+    assert_eq!(
+        (error.code, error.next_step.as_str()),
+        (ErrorCode::Unsupported, "update the host")
+    );
+    for text in ["not json", "{}", "{\"type\":\"ping\"}", "[1,2,3]", "\u{0}"] {
+        connection.send_text(text).await;
+        let HostMessage::Error(error) = connection.next().await else {
+            panic!("{text}")
+        };
+        assert_eq!(error.code, ErrorCode::Malformed, "{text}");
+    }
+    let binary = pilothouse_wire::duplex::Frame::Binary(vec![1, 2, 3]);
+    connection.outgoing.frames().send(binary).await.unwrap();
+    assert!(matches!(connection.next().await, HostMessage::Error(_)));
+    connection
+        .send(DeviceMessage::Hello(Hello::of_this_build("again", "test")))
+        .await;
+    assert!(matches!(connection.next().await, HostMessage::Error(_)));
+    assert!(connection.is_alive().await);
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_command_or_query_is_refused_under_its_id_never_ignored() {
+    let host = TestHost::start().await;
+    let (mut connection, _) = host.device("phone").await.connect().await;
+    let mut known = serde_json::to_value(DeviceMessage::Command {
+        command: Box::new(create(1, "x")),
+    })
+    .unwrap();
+    known["command"]["body"]["command"] = "thread.explode".into();
+    connection.send_text(&known.to_string()).await;
+    let outcome = connection.outcome(create(1, "x").id).await;
+    let Outcome::Refused {
+        refusal: Refusal::UnknownCommand { name },
+    } = outcome
+    else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(name, "thread.explode");
+    connection
+        .send_text("{\"type\":\"query\",\"id\":9,\"query\":{\"query\":\"weather\"}}")
+        .await;
+    let HostMessage::Result {
+        id: 9,
+        answer: QueryAnswer::Error(error),
+    } = connection.next().await
+    else {
+        panic!()
+    };
+    assert_eq!(error.about, ErrorAbout::Query { id: 9 });
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_is_taken_once_however_often_it_comes_and_its_outcome_can_be_asked() {
+    let host = TestHost::start().await;
+    let (mut connection, welcome) = host.device("phone").await.connect().await;
+    let made = create(1, "one");
+    let first = connection.command(&made).await;
+    let Outcome::Accepted { cursor, .. } = &first else {
+        panic!("{first:?}")
+    };
+    assert_eq!(cursor.epoch, welcome.epoch);
+    assert_eq!(connection.command(&made).await, first);
+    let unknown = CommandId::from_bytes([9; 16]);
+    connection
+        .send(DeviceMessage::OutcomeQuery {
+            command_ids: vec![unknown, made.id],
+        })
+        .await;
+    let HostMessage::Outcome {
+        command_id,
+        outcome: None,
+    } = connection.next().await
+    else {
+        panic!()
+    };
+    assert_eq!(command_id, unknown);
+    assert_eq!(connection.outcome(made.id).await, first);
+    connection
+        .send(DeviceMessage::OutcomeQuery {
+            command_ids: vec![unknown; 257],
+        })
+        .await;
+    let HostMessage::Error(error) = connection.next().await else {
+        panic!()
+    };
+    assert_eq!(error.code, ErrorCode::TooMuch);
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_feed_begins_with_a_reset_goes_on_live_and_is_taken_up_where_it_was_left() {
+    let host = TestHost::start().await;
+    let device = host.device("phone").await;
+    let (mut connection, welcome) = device.connect().await;
+    connection
+        .send(DeviceMessage::SubscribeFeed {
+            sub: 1,
+            cursor: None,
+        })
+        .await;
+    let HostMessage::Feed { sub: 1, update } = connection.next().await else {
+        panic!()
+    };
+    assert!(update.reset && update.threads.is_empty());
+    let made = create(1, "one");
+    connection
+        .send(DeviceMessage::Command {
+            command: Box::new(made.clone()),
+        })
+        .await;
+    let at = loop {
+        match connection.next().await {
+            HostMessage::Feed { update, .. } if update.threads.len() == 1 => {
+                assert_eq!(update.threads[0].summary.title, "one");
+                break update.cursor;
+            }
+            HostMessage::Feed { .. } | HostMessage::Outcome { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    drop(connection);
+    let (mut connection, _) = device.connect().await;
+    connection
+        .send(DeviceMessage::SubscribeFeed {
+            sub: 4,
+            cursor: Some(at),
+        })
+        .await;
+    let HostMessage::Feed { sub: 4, update } = connection.next().await else {
+        panic!()
+    };
+    assert!(!update.reset && update.threads.is_empty(), "{update:?}");
+    connection.send(DeviceMessage::Unsubscribe { sub: 4 }).await;
+    let ahead = FeedCursor {
+        epoch: welcome.epoch,
+        revision: at.revision + 100,
+    };
+    let elsewhere = FeedCursor {
+        epoch: Epoch::from_bytes([3; 16]),
+        revision: 1,
+    };
+    for (sub, cursor) in [(5, ahead), (6, elsewhere)] {
+        connection
+            .send(DeviceMessage::SubscribeFeed {
+                sub,
+                cursor: Some(cursor),
+            })
+            .await;
+        let HostMessage::Feed {
+            sub: answered,
+            update,
+        } = connection.next().await
+        else {
+            panic!()
+        };
+        assert!(
+            answered == sub && update.reset && update.threads.len() == 1,
+            "{update:?}"
+        );
+    }
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_thread_is_followed_from_a_snapshot_then_entry_by_entry_and_resumed_by_cursor() {
+    let host = TestHost::start().await;
+    let device = host.device("phone").await;
+    let (mut connection, _) = device.connect().await;
+    let made = create(1, "one");
+    let Outcome::Accepted { cursor, .. } = connection.command(&made).await else {
+        panic!()
+    };
+    connection
+        .send(DeviceMessage::Subscribe {
+            sub: 1,
+            thread: made.thread,
+            cursor: None,
+            tail_bytes: 4096,
+        })
+        .await;
+    let HostMessage::Subscribed { sub: 1, answer, .. } = connection.next().await else {
+        panic!()
+    };
+    let snapshot = answer.snapshot.unwrap();
+    assert!(
+        answer.gap.is_some() && snapshot.cursor == answer.high_water && snapshot.cursor == cursor
+    );
+
+    let (mut second, _) = host.device("tablet").await.connect().await;
+    let dispatch = DispatchMode::StartImmediately;
+    let send = CommandBody::MessageSend {
+        text: "hello".into(),
+        attachments: Vec::new(),
+        dispatch,
+        accept_stop: Vec::new(),
+    };
+    assert!(matches!(
+        second.command(&command(2, made.thread, send)).await,
+        Outcome::Accepted { .. }
+    ));
+    let HostMessage::Entries { sub: 1, entries } = connection.next().await else {
+        panic!()
+    };
+    assert_eq!(entries[0].seq, cursor.seq + 1);
+    drop(connection);
+
+    let (mut connection, _) = device.connect().await;
+    let cursor = Some(cursor);
+    connection
+        .send(DeviceMessage::Subscribe {
+            sub: 7,
+            thread: made.thread,
+            cursor,
+            tail_bytes: 4096,
+        })
+        .await;
+    let HostMessage::Subscribed { answer, .. } = connection.next().await else {
+        panic!()
+    };
+    assert!(answer.gap.is_none() && answer.snapshot.is_none());
+    let HostMessage::Entries {
+        sub: 7,
+        entries: again,
+    } = connection.next().await
+    else {
+        panic!()
+    };
+    assert_eq!(again[0], entries[0]);
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_cannot_be_is_answered_and_nothing_else_suffers() {
+    let host = TestHost::start().await;
+    let (mut connection, welcome) = host.device("phone").await.connect().await;
+    let subscribe = |sub, thread| DeviceMessage::Subscribe {
+        sub,
+        thread,
+        cursor: None,
+        tail_bytes: u32::MAX,
+    };
+    connection
+        .send(subscribe(1, ThreadId::from_bytes([8; 16])))
+        .await;
+    let HostMessage::Error(error) = connection.next().await else {
+        panic!()
+    };
+    assert_eq!(
+        (error.about, error.code),
+        (ErrorAbout::Sub { sub: 1 }, ErrorCode::NotFound)
+    );
+    connection
+        .send(DeviceMessage::SubscribeFeed {
+            sub: 2,
+            cursor: None,
+        })
+        .await;
+    assert!(matches!(connection.next().await, HostMessage::Feed { .. }));
+    connection
+        .send(DeviceMessage::SubscribeFeed {
+            sub: 2,
+            cursor: None,
+        })
+        .await;
+    let HostMessage::Error(error) = connection.next().await else {
+        panic!()
+    };
+    assert_eq!(error.code, ErrorCode::Malformed, "a number in use");
+    for sub in 3..2 + welcome.limits.subscriptions {
+        connection
+            .send(DeviceMessage::SubscribeFeed { sub, cursor: None })
+            .await;
+        assert!(matches!(connection.next().await, HostMessage::Feed { .. }));
+    }
+    connection
+        .send(DeviceMessage::SubscribeFeed {
+            sub: 1000,
+            cursor: None,
+        })
+        .await;
+    let HostMessage::Error(error) = connection.next().await else {
+        panic!()
+    };
+    assert_eq!(error.code, ErrorCode::TooMuch);
+    connection.send(DeviceMessage::Unsubscribe { sub: 3 }).await;
+    connection
+        .send(DeviceMessage::SubscribeFeed {
+            sub: 1000,
+            cursor: None,
+        })
+        .await;
+    assert!(matches!(
+        connection.next().await,
+        HostMessage::Feed { sub: 1000, .. }
+    ));
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn scopes_are_what_the_host_granted_whatever_the_device_asks() {
+    let host = TestHost::start().await;
+    let (offer, _asked) = host.offer_scopes(vec![Scope::Read]).await;
+    let reader = crate::common::TestDevice::new("reader");
+    reader.pair(&offer).await.unwrap();
+    let (mut connection, _) = reader.at(&offer).connect().await;
+    let outcome = connection.command(&create(1, "x")).await;
+    let forbidden = Outcome::Refused {
+        refusal: Refusal::Forbidden {
+            scope: Scope::Operate,
+        },
+    };
+    assert_eq!(outcome, forbidden);
+
+    let (offer, _asked) = host.offer_scopes(vec![Scope::Operate]).await;
+    let blind = crate::common::TestDevice::new("blind");
+    blind.pair(&offer).await.unwrap();
+    let (mut connection, _) = blind.at(&offer).connect().await;
+    connection
+        .send(DeviceMessage::SubscribeFeed {
+            sub: 1,
+            cursor: None,
+        })
+        .await;
+    let HostMessage::Error(error) = connection.next().await else {
+        panic!()
+    };
+    assert_eq!(error.code, ErrorCode::Forbidden);
+    connection
+        .send(DeviceMessage::Query {
+            id: 1,
+            query: Query::Workspaces,
+        })
+        .await;
+    let HostMessage::Result {
+        answer: QueryAnswer::Error(error),
+        ..
+    } = connection.next().await
+    else {
+        panic!()
+    };
+    assert_eq!(error.code, ErrorCode::Forbidden);
+    assert!(matches!(
+        connection.command(&create(2, "x")).await,
+        Outcome::Accepted { .. }
+    ));
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn queries_are_answered_with_what_the_host_has() {
+    let host = TestHost::start().await;
+    let (mut connection, _) = host.device("phone").await.connect().await;
+    let ask = async |connection: &mut crate::common::Connection, query| {
+        connection.send(DeviceMessage::Query { id: 3, query }).await;
+        match connection.next().await {
+            HostMessage::Result { id: 3, answer } => answer,
+            other => panic!("{other:?}"),
+        }
+    };
+    let answer = ask(&mut connection, Query::Agents).await;
+    let QueryAnswer::Result(QueryResult::Agents { agents }) = answer else {
+        panic!()
+    };
+    assert_eq!(
+        (agents[0].name.as_str(), agents[0].family.as_str()),
+        ("idle", "codex")
+    );
+    let answer = ask(&mut connection, Query::Workspaces).await;
+    let QueryAnswer::Result(QueryResult::Workspaces { workspaces }) = answer else {
+        panic!()
+    };
+    assert!(workspaces[0].id.as_str() == "work" && workspaces[0].available);
+    let answer = ask(&mut connection, Query::Doctor).await;
+    let QueryAnswer::Result(QueryResult::Doctor(report)) = answer else {
+        panic!()
+    };
+    let daemon = report
+        .checks
+        .iter()
+        .find(|check| check.name == "daemon")
+        .unwrap();
+    assert!(
+        daemon.outcome == CheckOutcome::Ok && daemon.finding.contains("1 connected"),
+        "{daemon:?}"
+    );
+    let missing = Query::Blob {
+        hash: BlobHash::of(b"nowhere"),
+        offset: 0,
+        len: 10,
+    };
+    let QueryAnswer::Error(error) = ask(&mut connection, missing).await else {
+        panic!()
+    };
+    assert_eq!(error.code, ErrorCode::NotFound);
+    let made = create(1, "one");
+    connection.command(&made).await;
+    let older = Query::OlderItems {
+        thread: made.thread,
+        before: Position { run: 1, arrival: 1 },
+        max_bytes: u32::MAX,
+    };
+    let QueryAnswer::Result(QueryResult::OlderItems(page)) = ask(&mut connection, older).await
+    else {
+        panic!()
+    };
+    assert!(page.rows.is_empty() && !page.older);
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_device_that_connects_anew_ends_its_older_connection() {
+    let host = TestHost::start().await;
+    let device = host.device("phone").await;
+    let (mut first, _) = device.connect().await;
+    let (mut second, _) = device.connect().await;
+    assert_eq!(first.bye().await, ByeReason::Replaced);
+    assert!(first.is_closed().await);
+    assert!(second.is_alive().await);
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_device_that_drops_in_the_middle_of_a_frame_leaves_nothing_behind() {
+    let host = TestHost::start().await;
+    let device = host.device("phone").await;
+    for _ in 0..5 {
+        let (mut connection, _) = device.connect().await;
+        connection
+            .send(DeviceMessage::SubscribeFeed {
+                sub: 1,
+                cursor: None,
+            })
+            .await;
+        connection
+            .send(DeviceMessage::Command {
+                command: Box::new(create(1, "x")),
+            })
+            .await;
+        // Neither a bye nor a closing handshake: the socket is simply gone.
+        drop(connection);
+    }
+    let connected = async {
+        loop {
+            let Answer::Devices { devices } = host.ask(&Ask::Devices).await else {
+                panic!()
+            };
+            if devices.iter().all(|device| !device.connected) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the host to notice", connected).await;
+    let (mut connection, _) = device.connect().await;
+    assert!(matches!(
+        connection.command(&create(1, "x")).await,
+        Outcome::Accepted { .. }
+    ));
+    host.daemon.stop().await;
+}
+
+/// A device without our limits: raw TLS and WebSocket.
+async fn raw(
+    device: &crate::common::TestDevice,
+    host: &TestHost,
+) -> tokio_tungstenite::WebSocketStream<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
+    let config =
+        pilothouse_wire::tls::client_config(&device.identity, host.daemon.fingerprint()).unwrap();
+    let stream = tokio::net::TcpStream::connect(host.daemon.address())
+        .await
+        .unwrap();
+    let name = tokio_rustls::rustls::pki_types::ServerName::try_from("host.invalid").unwrap();
+    let stream = tokio_rustls::TlsConnector::from(config)
+        .connect(name, stream)
+        .await
+        .unwrap();
+    let url = format!("wss://{}/v1", host.daemon.address());
+    let mut socket = tokio_tungstenite::client_async(url, stream)
+        .await
+        .unwrap()
+        .0;
+    let hello = serde_json::to_string(&DeviceMessage::Hello(device.hello())).unwrap();
+    socket
+        .send(tokio_tungstenite::tungstenite::Message::Text(hello.into()))
+        .await
+        .unwrap();
+    assert!(
+        soon("welcome", socket.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .into_text()
+            .unwrap()
+            .contains("welcome")
+    );
+    socket
+}
+
+#[tokio::test]
+async fn a_frame_over_one_mebibyte_ends_that_connection_only() {
+    let host = TestHost::start().await;
+    let device = host.device("phone").await;
+    let (mut bystander, _) = host.device("tablet").await.connect().await;
+    let mut socket = raw(&device, &host).await;
+    let text = format!(
+        "{{\"type\":\"ping\",\"nonce\":1,\"x\":\"{}\"}}",
+        "x".repeat(1024 * 1024)
+    );
+    let _ = socket
+        .send(tokio_tungstenite::tungstenite::Message::Text(text.into()))
+        .await;
+    soon("the end", async {
+        while let Some(Ok(_)) = socket.next().await {}
+    })
+    .await;
+    assert!(bystander.is_alive().await);
+    let (mut again, _) = device.connect().await;
+    assert!(again.is_alive().await);
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_device_that_does_not_read_is_given_up_and_the_others_notice_nothing() {
+    let host = TestHost::start_with(|options| options.stall = Duration::from_millis(300)).await;
+    let device = host.device("phone").await;
+    let (mut bystander, _) = host.device("tablet").await.connect().await;
+    let mut socket = raw(&device, &host).await;
+    // Asks without ever reading an answer, until every buffer on the way is full and the host hangs up.
+    let flood = async {
+        let text = serde_json::to_string(&DeviceMessage::Query {
+            id: 1,
+            query: Query::Workspaces,
+        })
+        .unwrap();
+        while socket
+            .send(tokio_tungstenite::tungstenite::Message::Text(
+                text.clone().into(),
+            ))
+            .await
+            .is_ok()
+        {}
+    };
+    tokio::time::timeout(4 * DEADLINE, flood)
+        .await
+        .expect("the host hangs up");
+    assert!(bystander.is_alive().await);
+    let Answer::Devices { devices } = host.ask(&Ask::Devices).await else {
+        panic!()
+    };
+    assert!(
+        !devices
+            .iter()
+            .find(|device| device.name == "phone")
+            .unwrap()
+            .connected
+    );
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn frames_that_never_make_sense_end_the_connection_after_a_while() {
+    let host = TestHost::start().await;
+    let (mut connection, _) = host.device("phone").await.connect().await;
+    let reason = async {
+        for _ in 0..257 {
+            connection.send_text("nonsense").await;
+        }
+        connection.bye().await
+    };
+    assert!(matches!(reason.await, ByeReason::Protocol { .. }));
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn stopping_tells_every_device() {
+    let host = TestHost::start().await;
+    let (mut phone, _) = host.device("phone").await.connect().await;
+    let (mut tablet, _) = host.device("tablet").await.connect().await;
+    let (_, first, second) = tokio::join!(host.daemon.stop(), phone.bye(), tablet.bye());
+    assert_eq!((first, second), (ByeReason::Shutdown, ByeReason::Shutdown));
+    assert!(phone.is_closed().await);
+    assert!(!host.dir.path().join("state/control.sock").exists());
+}
