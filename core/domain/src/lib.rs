@@ -20,6 +20,8 @@ pub mod effect;
 pub mod entry;
 pub mod event;
 pub mod feed;
+#[cfg(test)]
+mod golden;
 pub mod hash;
 pub mod ids;
 pub mod item;
