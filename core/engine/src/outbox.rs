@@ -227,6 +227,16 @@ impl Actor {
 
     fn ended(&mut self, host: HostId, entry: &OutboxEntry, outcome: &Outcome) {
         let command = entry.command.id;
+        if let Outcome::Accepted { cursor, .. } = outcome {
+            // Before it stands in the file as done, so that no view finds it nowhere.
+            let taken = Taken {
+                host,
+                cursor: *cursor,
+                command: entry.command.clone(),
+                saved_at_ms: entry.created_ms,
+            };
+            lock(&self.shared.live).taken.insert(command, taken);
+        }
         let parked = self.store.transaction(
             |tx| {
                 tx.settle(command, outcome)?;
@@ -238,26 +248,13 @@ impl Actor {
             Durability::Lazy,
         );
         let Some(parked) = self.note("noting an outcome", parked) else {
+            lock(&self.shared.live).taken.remove(&command);
             return;
         };
         if let Some(link) = self.hosts.get_mut(&host) {
             link.waits.remove(&entry.command.thread);
         }
-        {
-            let mut live = lock(&self.shared.live);
-            live.waiting.remove(&command);
-            if let Outcome::Accepted { cursor, .. } = outcome {
-                live.taken.insert(
-                    command,
-                    Taken {
-                        host,
-                        cursor: *cursor,
-                        command: entry.command.clone(),
-                        saved_at_ms: entry.created_ms,
-                    },
-                );
-            }
-        }
+        lock(&self.shared.live).waiting.remove(&command);
         self.forget_taken(host, entry.command.thread);
         self.tell(command);
         for command in parked {

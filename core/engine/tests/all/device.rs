@@ -36,6 +36,23 @@ impl TestPlatform {
         })
     }
 
+    pub(crate) fn until_logged(&self, words: &str) {
+        let deadline = Instant::now() + DEADLINE;
+        while !self
+            .log
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains(words))
+        {
+            assert!(
+                Instant::now() < deadline,
+                "waited too long for `{words}` in the log"
+            );
+            std::thread::yield_now();
+        }
+    }
+
     pub(crate) fn pass(&self, ms: u64) {
         self.now.fetch_add(ms, Ordering::SeqCst);
     }

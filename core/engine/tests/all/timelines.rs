@@ -231,11 +231,9 @@ fn a_sink_that_panics_is_closed_and_logged_and_others_live_on() {
     healthy.until("the other observer goes on", |shown| {
         shown.texts() == ["still here"]
     });
-    let log = device.platform.log.lock().unwrap().join("\n");
-    assert!(
-        log.contains("its sink panicked: the screen is gone"),
-        "{log}"
-    );
+    device
+        .platform
+        .until_logged("its sink panicked: the screen is gone");
     broken.close();
     device.inbox().first();
 }
