@@ -1,0 +1,200 @@
+//! Commands, what comes of them, refusals.
+
+use super::{domain::*, id, parts::*};
+
+pub(in crate::golden) fn commands() -> Vec<Command> {
+    let send = |dispatch, accept_stop| CommandBody::MessageSend {
+        text: "Add a test".into(),
+        attachments: message().attachments,
+        dispatch,
+        accept_stop,
+    };
+    let bodies = vec![
+        CommandBody::ThreadCreate {
+            title: "Make the tests pass".into(),
+            workspace: "project".into(),
+            selection: selection(),
+        },
+        send(DispatchMode::StartImmediately, vec![]),
+        send(DispatchMode::QueueAfterActive, vec![]),
+        send(steer(), vec![id!(ItemId, 7)]),
+        send(DispatchMode::RestartActive { run: id!(RunId, 3) }, vec![]),
+        CommandBody::RunInterrupt {
+            run: id!(RunId, 3),
+            attempt: id!(AttemptId, 14),
+            hold_queue: true,
+        },
+        CommandBody::RequestAnswer {
+            request: id!(RequestId, 12),
+            content_hash: ContentHash::of("{}"),
+            answer: words(),
+        },
+        CommandBody::QueueRemove {
+            run: id!(RunId, 3),
+            revision: 4,
+        },
+        CommandBody::QueueRelease { revision: 5 },
+    ];
+    bodies
+        .into_iter()
+        .map(|body| Command {
+            id: id!(CommandId, 19),
+            thread: id!(ThreadId, 15),
+            device_seq: 6,
+            based_on: Some(cursor()),
+            issued_at_ms: 7,
+            body,
+        })
+        .collect()
+}
+
+pub(in crate::golden) fn cursor() -> Cursor {
+    Cursor {
+        epoch: id!(Epoch, 20),
+        seq: 3,
+        chain: Chain(Digest::from_bytes([21; 32])),
+    }
+}
+
+pub(in crate::golden) fn notices() -> Vec<Notice> {
+    let message = id!(MessageId, 2);
+    [
+        NoticeKind::QueuedInstead { message },
+        NoticeKind::SteerMissed { message },
+        NoticeKind::FollowsQueued {
+            message,
+            run: id!(RunId, 3),
+        },
+        NoticeKind::DeliveryUnknown {
+            message: Some(message),
+            request: Some(id!(RequestId, 12)),
+        },
+        NoticeKind::Agent {
+            message: "signed out".into(),
+        },
+    ]
+    .into_iter()
+    .map(|what| Notice {
+        id: id!(NoticeId, 22),
+        what,
+    })
+    .collect()
+}
+
+pub(in crate::golden) fn outcomes() -> Vec<Outcome> {
+    vec![
+        Outcome::Accepted {
+            cursor: cursor(),
+            notice: notices().pop(),
+        },
+        Outcome::Refused {
+            refusal: Refusal::NotReady,
+        },
+    ]
+}
+
+pub(in crate::golden) fn refusal_name(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Unsupported { .. } => "unsupported",
+        Refusal::UnsupportedMode { .. } => "unsupported_mode",
+        Refusal::NotRespondable { .. } => "not_respondable",
+        Refusal::AlreadyAnswered { .. } => "already_answered",
+        Refusal::TurnEnded { .. } => "turn_ended",
+        Refusal::Stale { .. } => "stale",
+        Refusal::Busy { .. } => "busy",
+        Refusal::NotReady => "not_ready",
+        Refusal::RateLimited => "rate_limited",
+        Refusal::DiskFull => "disk_full",
+        Refusal::Forbidden { .. } => "forbidden",
+        Refusal::UnknownThread { .. } => "unknown_thread",
+        Refusal::ThreadExists { .. } => "thread_exists",
+        Refusal::ReadOnly { .. } => "read_only",
+        Refusal::UnknownRun { .. } => "unknown_run",
+        Refusal::UnknownRequest { .. } => "unknown_request",
+        Refusal::UnknownAgent { .. } => "unknown_agent",
+        Refusal::UnknownWorkspace { .. } => "unknown_workspace",
+        Refusal::Full { .. } => "full",
+        Refusal::Invalid { .. } => "invalid",
+        Refusal::Expired => "expired",
+        Refusal::UnknownCommand { .. } => "unknown_command",
+    }
+}
+
+pub(in crate::golden) fn refusals() -> Vec<Refusal> {
+    let run = id!(RunId, 3);
+    let request = id!(RequestId, 12);
+    let stale = |what| Refusal::Stale { what };
+    vec![
+        Refusal::Unsupported {
+            capability: CapabilityFlag::Interrupt,
+        },
+        Refusal::UnsupportedMode {
+            agent: "codex".into(),
+            mode: Mode::FullAccess,
+        },
+        Refusal::NotRespondable {
+            request,
+            status: ClosedAs::Withdrawn,
+        },
+        Refusal::AlreadyAnswered {
+            request,
+            by: Some(id!(DeviceId, 1)),
+            answer: Some(choice()),
+            at_ms: 23,
+        },
+        Refusal::TurnEnded {
+            run,
+            status: Some(RunStatus::Completed),
+            message: Some(id!(MessageId, 2)),
+        },
+        stale(StaleWhat::Content {
+            now: ContentHash::of("{}"),
+        }),
+        stale(StaleWhat::Attempt),
+        stale(StaleWhat::Run { active: Some(run) }),
+        stale(StaleWhat::QueueRevision { now: 24 }),
+        stale(StaleWhat::RunningItem {
+            item: id!(ItemId, 7),
+        }),
+        Refusal::Busy {
+            what: "restarting".into(),
+        },
+        Refusal::NotReady,
+        Refusal::RateLimited,
+        Refusal::DiskFull,
+        Refusal::Forbidden {
+            scope: Scope::Approve,
+        },
+        Refusal::UnknownThread {
+            thread: id!(ThreadId, 15),
+        },
+        Refusal::ThreadExists {
+            thread: id!(ThreadId, 15),
+        },
+        Refusal::ReadOnly {
+            reason: "newer".into(),
+        },
+        Refusal::UnknownRun { run },
+        Refusal::UnknownRequest { request },
+        Refusal::UnknownAgent {
+            agent: "codx".into(),
+            known: vec!["codex".into()],
+        },
+        Refusal::UnknownWorkspace {
+            workspace: "elsewhere".into(),
+            known: vec!["project".into()],
+        },
+        Refusal::Full {
+            what: Cap::Queue,
+            cap: 64,
+        },
+        Refusal::Invalid {
+            field: "text".into(),
+            problem: "empty".into(),
+        },
+        Refusal::Expired,
+        Refusal::UnknownCommand {
+            name: "thread.fork".into(),
+        },
+    ]
+}
