@@ -228,6 +228,21 @@ impl Device {
             .unwrap_or_default()
     }
 
+    /// A request as it is shown to a person. Whether the host is connected is not known where another process holds the
+    /// link, and then nothing is said about it.
+    pub(crate) fn shown(&self, row: &InboxRow) -> InboxRow {
+        let elsewhere = self
+            .seen
+            .hosts
+            .iter()
+            .flatten()
+            .any(|host| host.host == row.host && host.link == LinkState::HeldElsewhere);
+        InboxRow {
+            online: row.online || elsewhere,
+            ..row.clone()
+        }
+    }
+
     /// The host that a person means; the only one if none is named.
     pub(crate) fn pick_host(&mut self, given: Option<&str>) -> Result<HostRow, Failure> {
         let hosts = self.hosts();
@@ -368,7 +383,8 @@ impl Device {
                 format!("{doing}: it is kept but not sent: {reason}"),
             ),
             Err(_) => {
-                let waited = span(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
+                let waited = began.elapsed() + Duration::from_millis(999);
+                let waited = span(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
                 Failure::new(Code::Unconfirmed, format!("{doing}: the host did not confirm it within {waited}; it is in the outbox and will be sent"))
                     .next("keep `pilothouse watch` running, or use any verb while the host is reachable, and it is sent; `pilothouse hosts` shows the link")
             }

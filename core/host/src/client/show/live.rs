@@ -103,7 +103,7 @@ impl Live {
                 self.close_line(&mut out);
                 self.current = None;
                 out.push_str(&request::render(
-                    row,
+                    &watched(row),
                     &short(row.request),
                     now_ms,
                     self.style,
@@ -246,6 +246,14 @@ impl Live {
     /// How the last run ended, if one did.
     pub(crate) fn last_status(&self) -> Option<RunStatus> {
         self.header.as_ref()?.last_run.map(|run| run.status)
+    }
+}
+
+/// A request as a watcher is shown it: how the link stands is told in lines of its own.
+pub(crate) fn watched(row: &InboxRow) -> InboxRow {
+    InboxRow {
+        online: true,
+        ..row.clone()
     }
 }
 
@@ -396,7 +404,9 @@ fn coloured(lines: &str, row: &TimelineRow, style: Style) -> String {
 /// How a thread stands, in one line without times.
 pub(crate) fn standing(header: &ThreadHeader) -> String {
     let mut parts = Vec::new();
-    if let Some(active) = &header.active {
+    if header.active.as_ref().is_some_and(|active| active.pending) {
+        parts.push("saved here, not on the host yet".to_owned());
+    } else if let Some(active) = &header.active {
         let ordinal = active
             .ordinal
             .map(|ordinal| format!(" {ordinal}"))

@@ -502,3 +502,15 @@ fn the_line_at_the_bottom_tells_what_runs_and_for_how_long() {
         "running for 20 s · $ make test in /home/ada/app (10 s) · 1 not confirmed by the…"
     );
 }
+
+#[test]
+fn a_run_that_is_only_predicted_is_not_shown_as_running() {
+    let mut predicted = running(RunStatus::Starting, BlockedOn::None);
+    if let Some(active) = &mut predicted.active {
+        active.pending = true;
+    }
+    assert_eq!(
+        show::live::standing(&predicted),
+        "saved here, not on the host yet"
+    );
+}

@@ -12,22 +12,27 @@ use crate::client::{
     output::Output,
     pick::{pick, short},
     show::{self, words},
-    style::Tone,
+    style::{Style, Tone},
 };
 use pilothouse_domain::{
     CommandBody, ContentHash, RequestStatus,
     request::{Answer, OptionEffect},
 };
-use pilothouse_engine::{InboxRow, InboxState, Scope};
+use pilothouse_engine::{InboxRow, InboxState, RequestPage};
 use std::time::{Duration, Instant};
+
+/// How long the host is waited for before what is stored is shown.
+const FRESH: Duration = Duration::from_secs(3);
+/// How long a change that this process is not told of may go unnoticed.
+const UNSEEN: Duration = Duration::from_millis(100);
 
 pub(super) fn answer(args: &AnswerArgs, output: &mut Output) -> Result<(), Failure> {
     let choice = chosen(args)?;
     let mut device = Device::open(&args.device, Some(args.patience), None)?;
     let until = device.confirm_by();
-    let (row, id) = find(&mut device, &args.request)?;
+    let (row, id) = find(&mut device, &args.request, until)?;
     output.words(&show::request::render(
-        &row,
+        &device.shown(&row),
         &id,
         device.now_ms(),
         output.style,
@@ -79,7 +84,7 @@ pub(super) fn answer(args: &AnswerArgs, output: &mut Output) -> Result<(), Failu
     output.bottom(Some("saved; waiting for the host …"))?;
     device.confirm(&ticket, "answering", until)?;
     output.bottom(Some("the host has it; waiting for the agent …"))?;
-    let status = closed(&mut device, &row, until);
+    let status = wait_closed(&mut device, &row, until);
     output.bottom(None)?;
     let unconfirmed = || {
         Failure::new(
@@ -159,35 +164,47 @@ fn halves(given: &str, form: &str) -> Result<(String, String), Failure> {
         })
 }
 
-/// The request that a person means, with the beginning of its id that is enough: among what is stored, else among what the
-/// hosts have now.
-fn find(device: &mut Device, given: &str) -> Result<(InboxRow, String), Failure> {
-    let among = |rows: &[InboxRow]| -> Result<(InboxRow, String), Failure> {
-        let row = pick(
-            "open request",
-            given,
-            rows,
-            |row| row.request.to_string(),
-            |_| None,
-            |row| format!("{}: {}", row.thread_title, show::request::headline(row, 60)),
-            "`pilothouse inbox`",
-        )?;
-        let id = short(
-            &row.request.to_string(),
-            rows.iter().map(|row| row.request.to_string()),
-        );
-        Ok((row.clone(), id))
-    };
-    match among(&device.inbox()) {
+/// The request that a person means, as it is now, with the beginning of its id that is enough: among what is stored, else
+/// among what the hosts have.
+///
+/// Its thread is followed from before the answer is sent, so that what becomes of the answer is heard.
+fn find(device: &mut Device, given: &str, until: Instant) -> Result<(InboxRow, String), Failure> {
+    let found = match among(&device.inbox(), given) {
         Err(failure) if failure.code == Code::NothingThere => {
             if device.settle().is_empty() {
                 return Err(no_host());
             }
             let inbox = device.inbox();
-            among(&inbox).map_err(|failure| closed_before(device, given).unwrap_or(failure))
+            among(&inbox, given).map_err(|failure| closed_before(device, given).unwrap_or(failure))
         }
         found => found,
-    }
+    }?;
+    let row = found.0;
+    let soon = until.min(Instant::now() + FRESH);
+    device.look_at(row.host, row.thread, soon)?;
+    let now = device.inbox();
+    let full = row.request.to_string();
+    among(&now, &full).map_err(|failure| {
+        let page = device.request(row.host, row.thread, row.request);
+        page.map_or(failure, |page| closed(&page))
+    })
+}
+
+fn among(rows: &[InboxRow], given: &str) -> Result<(InboxRow, String), Failure> {
+    let row = pick(
+        "open request",
+        given,
+        rows,
+        |row| row.request.to_string(),
+        |_| None,
+        |row| format!("{}: {}", row.thread_title, show::request::headline(row, 60)),
+        "`pilothouse inbox`",
+    )?;
+    let id = short(
+        &row.request.to_string(),
+        rows.iter().map(|row| row.request.to_string()),
+    );
+    Ok((row.clone(), id))
 }
 
 /// What became of a request that is open no more, where this device still holds it.
@@ -197,11 +214,13 @@ fn closed_before(device: &mut Device, given: &str) -> Option<Failure> {
     let page = threads
         .iter()
         .find_map(|row| device.request(row.host, row.summary.thread, request))?;
-    let became = show::item::became(page.status(), crate::client::style::Style::PLAIN);
-    Some(
-        Failure::new(Code::Refused, format!("the request is closed: {became}"))
-            .next("nothing is to be done"),
-    )
+    Some(closed(&page))
+}
+
+fn closed(page: &RequestPage) -> Failure {
+    let became = show::item::became(page.status(), Style::PLAIN);
+    Failure::new(Code::Refused, format!("the request is closed: {became}"))
+        .next("nothing is to be done")
 }
 
 fn allows(answer: &Answer, row: &InboxRow) -> bool {
@@ -241,12 +260,7 @@ fn done(answer: &Answer, row: &InboxRow) -> (String, Tone) {
 }
 
 /// Waits until the host says that the request is open no more.
-fn closed(device: &mut Device, row: &InboxRow, until: Instant) -> Option<RequestStatus> {
-    device.observe(Scope::Timeline {
-        host: row.host,
-        thread: row.thread,
-        tail: 20,
-    });
+fn wait_closed(device: &mut Device, row: &InboxRow, until: Instant) -> Option<RequestStatus> {
     loop {
         if let Some(page) = device.request(row.host, row.thread, row.request)
             && !page.status().is_open()
@@ -255,7 +269,7 @@ fn closed(device: &mut Device, row: &InboxRow, until: Instant) -> Option<Request
         }
         // What is asked for is a stored row, and a batch is the sign that something was stored; the pause only bounds
         // how long one that this process does not see (another process holds the link) goes unnoticed.
-        let pause = (Instant::now() + Duration::from_millis(100)).min(until);
+        let pause = (Instant::now() + UNSEEN).min(until);
         if device.next(Some(pause)).is_none() && Instant::now() >= until {
             return None;
         }

@@ -132,7 +132,7 @@ pub(super) fn inbox(args: &InboxArgs, output: &mut Output) -> Result<(), Failure
     for row in &rows {
         let id = short(&row.request.to_string(), ids.iter().cloned());
         output.words(&show::request::render(
-            row,
+            &device.shown(row),
             &id,
             device.now_ms(),
             output.style,

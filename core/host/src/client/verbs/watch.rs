@@ -40,11 +40,12 @@ pub(super) fn thread(args: &WatchArgs, given: &str, output: &mut Output) -> Resu
     loop {
         let batch = next(&mut device, deadline, output, &watch.live)?;
         let Some(batch) = batch else {
-            return Err(Failure::new(
-                Code::Unconfirmed,
-                "the time given by --timeout is up; the thread is still at work",
-            )
-            .next("the work on the host goes on"));
+            let standing = device.seen.header.as_ref().map(show::live::standing);
+            let standing = standing.filter(|standing| !standing.is_empty());
+            let standing =
+                standing.unwrap_or_else(|| "nothing is known of the thread yet".to_owned());
+            let what = format!("the time given by --timeout is up: {standing}");
+            return Err(Failure::new(Code::Unconfirmed, what).next("the work on the host goes on"));
         };
         let now = device.now_ms();
         match &batch {
@@ -477,7 +478,8 @@ impl Everything {
         for row in rows {
             if self.requests.insert(row.request, row.content_hash) != Some(row.content_hash) {
                 let id = short(&row.request.to_string(), ids.iter().cloned());
-                output.words(&show::request::render(row, &id, now_ms, output.style))?;
+                let row = show::live::watched(row);
+                output.words(&show::request::render(&row, &id, now_ms, output.style))?;
             }
         }
         Ok(())
