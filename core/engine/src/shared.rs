@@ -420,6 +420,15 @@ impl<'a> StoredThread<'a> {
         }
     }
 
+    /// Requests of the window that are about an item, the first one first.
+    pub(crate) fn about(&self, item: ItemId) -> Vec<RuntimeRequest> {
+        let requests = self.rows.values().filter_map(|row| match row {
+            Row::Request(request) => Some(&**request),
+            _ => None,
+        });
+        asked_about(requests, item)
+    }
+
     pub(crate) fn has_item(&self, id: ItemId) -> bool {
         self.items.iter().any(|item| item.id == id)
             || self.row(RowKind::Item.key(id.as_bytes())).is_some()
@@ -445,6 +454,19 @@ impl<'a> StoredThread<'a> {
             })
             .collect()
     }
+}
+
+/// Those of the requests that are about an item, the first one first.
+pub(crate) fn asked_about<'a>(
+    requests: impl Iterator<Item = &'a RuntimeRequest>,
+    item: ItemId,
+) -> Vec<RuntimeRequest> {
+    let mut about: Vec<RuntimeRequest> = requests
+        .filter(|request| request.item == Some(item))
+        .cloned()
+        .collect();
+    about.sort_by_key(|request| (request.opened_at_ms, request.id));
+    about
 }
 
 /// The very first item of a thread has the first arrival.

@@ -215,7 +215,11 @@ pub(crate) fn window(
             let known = already.contains(&RowKind::Item.key(item.id.as_bytes()));
             let mut size = if known { 0 } else { json.len() + ROW_OVERHEAD };
             let mut fresh: Vec<(Row, usize)> = Vec::new();
-            for key in names(&item) {
+            let mut named = names(&item);
+            if can_be_asked_about(&item.content) {
+                named.extend(about(db, thread, item.id)?);
+            }
+            for key in named {
                 collect(db, thread, key, already, &mut fresh)?;
             }
             size += fresh.iter().map(|(_, size)| size).sum::<usize>();
@@ -308,6 +312,24 @@ fn names(item: &TurnItem) -> Vec<RowKey> {
         _ => {}
     }
     keys
+}
+
+/// Whether a request can be about the item; then its entry shows who allowed it.
+fn can_be_asked_about(content: &ItemContent) -> bool {
+    matches!(
+        content,
+        ItemContent::Command { .. } | ItemContent::FileChange { .. } | ItemContent::Tool { .. }
+    )
+}
+
+/// The requests that are about an item, open and closed.
+fn about(db: &Db, thread: i64, item: ItemId) -> Result<Vec<RowKey>> {
+    db.all(
+        "looking for what was asked about an item",
+        "SELECT id FROM rows WHERE kind = 6 AND thread = ?1 AND json_extract(json, '$.item') = ?2",
+        (thread, item.to_string()),
+        |row| row.get(0).map(|id: [u8; 16]| RowKind::Request.key(&id)),
+    )
 }
 
 /// The rows that a state points at: what later entries change, so that a device has to have them.

@@ -2,7 +2,7 @@
 
 use crate::rows::{ChangeRow, RequestOutline, RowContent, RowText, TimelineRow};
 use pilothouse_domain::{
-    Body, ItemContent, ItemStatus, MessageId, RequestId, RunId, RuntimeRequest, TurnItem,
+    Body, ItemContent, ItemId, ItemStatus, MessageId, RequestId, RunId, RuntimeRequest, TurnItem,
     item::FileChange,
     thread::{Attachment, Delivery},
 };
@@ -55,6 +55,64 @@ pub(crate) fn row_of(
         pending: false,
         delivery: None,
     }
+}
+
+/// The row of a request about an item, right behind that item: what was asked, and what became of it.
+pub(crate) fn asked_row(item: &TurnItem, request: &RuntimeRequest) -> TimelineRow {
+    let asked = Some(Box::new(RequestOutline {
+        kind: request.kind,
+        title: request.title.clone(),
+        status: request.status.clone(),
+    }));
+    let content = if request.kind.is_question() {
+        RowContent::Question {
+            request: request.id,
+            asked,
+        }
+    } else {
+        RowContent::Approval {
+            request: request.id,
+            asked,
+        }
+    };
+    let open = request.status.is_open();
+    TimelineRow {
+        id: ItemId::from_bytes(*request.id.as_bytes()),
+        position: Some(item.position),
+        run: Some(item.run),
+        node: Some(item.node),
+        status: if open {
+            ItemStatus::Open
+        } else {
+            ItemStatus::Completed
+        },
+        content,
+        text: RowText::default(),
+        opened_at_ms: request.opened_at_ms,
+        closed_at_ms: None,
+        pending: false,
+        delivery: None,
+    }
+}
+
+/// Items as rows, each with the requests that are about it.
+pub(crate) fn rows_of<'a>(
+    items: impl IntoIterator<Item = &'a TurnItem>,
+    about: impl Fn(ItemId) -> Vec<RuntimeRequest>,
+    request: impl Fn(RequestId) -> Option<RuntimeRequest>,
+) -> Vec<TimelineRow> {
+    let mut rows = Vec::new();
+    for item in items {
+        rows.push(row_of(item, &request));
+        // One that asks by an item of its own stands there already.
+        if !matches!(
+            item.content,
+            ItemContent::Approval { .. } | ItemContent::Question { .. }
+        ) {
+            rows.extend(about(item.id).iter().map(|asked| asked_row(item, asked)));
+        }
+    }
+    rows
 }
 
 fn content_of(

@@ -8,12 +8,13 @@ use crate::{
     live::LiveBuffer,
     predict::Overlay,
     rows::{ActiveRow, QueueRow, RowContent, RowText, ThreadHeader, TimelineRow},
-    shared::{Outstanding, Shared, StoredThread},
-    views::item::{self, message_row, preview, row_of},
+    shared::{Outstanding, Shared, StoredThread, asked_about},
+    views::item::{message_row, preview, row_of, rows_of},
 };
 use pilothouse_domain::{
     Command, CommandBody, Event, HostId, ItemContent, ItemId, MessageId, Policy, Position, Row,
-    RowKey, ThreadId, ThreadState, item::Body, row::WaitingCounts, thread::Delivery,
+    RowKey, RuntimeRequest, ThreadId, ThreadState, item::Body, row::WaitingCounts,
+    thread::Delivery,
 };
 use pilothouse_store::{ReplicaReads, StoreError};
 use std::{
@@ -83,10 +84,7 @@ impl TimelineView {
         items = &items[from..];
         self.anchor = items.first().map(|item| item.position);
 
-        let mut rows: Vec<TimelineRow> = items
-            .iter()
-            .map(|item| row_of(item, |id| stored.request(id)))
-            .collect();
+        let mut rows = rows_of(items, |item| stored.about(item), |id| stored.request(id));
         for waiting in stored.unshown_messages() {
             rows.push(message_row(
                 waiting.id,
@@ -418,16 +416,25 @@ fn waiting_of(state: &ThreadState) -> WaitingCounts {
 
 /// Items of a page of older rows.
 pub(crate) fn page_rows(rows: &[Row]) -> Vec<TimelineRow> {
-    let request = |id: pilothouse_domain::RequestId| {
-        rows.iter().find_map(|row| match row {
-            Row::Request(request) if request.id == id => Some((**request).clone()),
-            _ => None,
-        })
-    };
-    rows.iter()
+    let requests: Vec<&RuntimeRequest> = rows
+        .iter()
         .filter_map(|row| match row {
-            Row::Item(item) => Some(item::row_of(item, request)),
+            Row::Request(request) => Some(&**request),
             _ => None,
         })
-        .collect()
+        .collect();
+    let items = rows.iter().filter_map(|row| match row {
+        Row::Item(item) => Some(item),
+        _ => None,
+    });
+    rows_of(
+        items,
+        |item| asked_about(requests.iter().copied(), item),
+        |id| {
+            requests
+                .iter()
+                .find(|request| request.id == id)
+                .map(|request| (*request).clone())
+        },
+    )
 }

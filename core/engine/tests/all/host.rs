@@ -331,7 +331,7 @@ pub(crate) fn command_subject(command: &str) -> Subject {
     }
 }
 
-fn request(number: u8, kind: RequestKind, subject: &Subject) -> RuntimeRequest {
+pub(crate) fn request(number: u8, kind: RequestKind, subject: &Subject) -> RuntimeRequest {
     let subject = serde_json::to_string(subject).unwrap();
     RuntimeRequest {
         id: RequestId::from_bytes([number; 16]),

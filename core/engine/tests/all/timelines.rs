@@ -272,3 +272,45 @@ fn an_observation_that_was_closed_gets_nothing_more() {
     other.until("another observer sees it", |shown| shown.rows.len() == 1);
     timeline.until("the closed one does not", |shown| shown.rows.is_empty());
 }
+
+#[test]
+fn a_request_about_an_item_stands_behind_it_with_what_became_of_it_also_for_a_device_that_comes_later()
+ {
+    use crate::host::{command_subject, request};
+    use pilothouse_domain::{RequestStatus, request::RequestKind};
+    use pilothouse_engine::RowContent;
+    let (host, device, thread) = start();
+    let timeline = device.timeline(thread);
+    let mut asked = request(1, RequestKind::Command, &command_subject("ls"));
+    asked.item = Some(item(1, ItemStatus::Open, words("")).id);
+    let id = asked.id;
+    host.append(
+        thread,
+        vec![
+            tool(1),
+            Event::RequestOpened {
+                request: Box::new(asked),
+            },
+        ],
+    );
+    let status = |shown: &crate::device::Shown| match &shown.rows.get(1)?.content {
+        RowContent::Approval { request, asked } if *request == id => {
+            Some(asked.as_ref()?.status.clone())
+        }
+        _ => None,
+    };
+    timeline.until("it waits behind its command", |shown| {
+        shown.rows.len() == 2 && status(shown) == Some(RequestStatus::Pending)
+    });
+    let row = device.inbox().until("it waits", |rows| rows.len() == 1)[0].clone();
+    assert!(accepted(&device.answer(&row, "accept")));
+    host.confirm(thread, id);
+    let answered = |shown: &crate::device::Shown| {
+        matches!(status(shown), Some(RequestStatus::Answered { .. }))
+    };
+    timeline.until("it is answered there", answered);
+    let later = Device::paired(&host);
+    later
+        .timeline(thread)
+        .until("a later device sees it as well", answered);
+}

@@ -63,6 +63,8 @@ CREATE TABLE rows (
 ) STRICT;
 CREATE INDEX rows_items ON rows (thread, run, arrival) WHERE arrival IS NOT NULL;
 CREATE INDEX rows_open ON rows (open, thread) WHERE open IS NOT NULL;
+-- Requests by the item they are about (6 is the kind of a request).
+CREATE INDEX rows_about ON rows (thread, json_extract(json, '$.item')) WHERE kind = 6;
 
 -- Text of items that are still open, in the pieces in which it was saved. `kept` of `ends_at` bytes are left; what is
 -- missing was cut out right behind `head_ends_at`.

@@ -65,6 +65,8 @@ CREATE TABLE rows (
 ) STRICT;
 CREATE INDEX rows_items ON rows (thread, run, arrival) WHERE arrival IS NOT NULL;
 CREATE INDEX rows_open ON rows (open, thread) WHERE open IS NOT NULL;
+-- Requests by the item they are about (6 is the kind of a request).
+CREATE INDEX rows_about ON rows (thread, json_extract(json, '$.item')) WHERE kind = 6;
 
 CREATE TABLE open_texts (
   number       INTEGER PRIMARY KEY,
