@@ -40,6 +40,8 @@ pub struct DaemonOptions {
     pub config: Option<PathBuf>,
     /// Where to listen, whatever the configuration says.
     pub listen: Option<SocketAddr>,
+    /// The port if nobody chose where to listen.
+    pub port: u16,
     /// The directory offered as workspace if none is configured.
     pub started_in: PathBuf,
     /// What agents are started through: this program again, which then becomes the agent.
@@ -57,6 +59,7 @@ impl DaemonOptions {
             state: None,
             config: None,
             listen: None,
+            port: DEFAULT_PORT,
             started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             // Stays right when the program's file is replaced by an update while the daemon runs.
             wrapper: [
@@ -179,7 +182,7 @@ impl Daemon {
         )?;
         let explicit = options.listen.or(config.host.listen);
         let (listener, listening) =
-            Listener::open(acceptor, sender, explicit, notes.paired_once).await?;
+            Listener::open(acceptor, sender, explicit, options.port, notes.paired_once).await?;
         let ledger = open_ledger(LedgerConfig {
             dir: state.path().dir().to_owned(),
             policy,
@@ -298,12 +301,13 @@ impl Listener {
         acceptor: Acceptor,
         connections: mpsc::Sender<Established>,
         explicit: Option<SocketAddr>,
+        port: u16,
         paired_once: bool,
     ) -> Result<(Self, SocketAddr), DaemonError> {
         let listener = match explicit {
             Some(address) => bind(address).await?,
-            None if paired_once => bind_all(DEFAULT_PORT).await?,
-            None => bind((Ipv4Addr::LOCALHOST, DEFAULT_PORT).into()).await?,
+            None if paired_once => bind_all(port).await?,
+            None => bind((Ipv4Addr::LOCALHOST, port).into()).await?,
         };
         let address = local_address(&listener)?;
         let task = tokio::spawn(acceptor.clone().serve(listener, connections.clone()));

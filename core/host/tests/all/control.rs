@@ -143,3 +143,51 @@ async fn a_second_daemon_is_refused_and_the_first_goes_on() {
     ));
     host.daemon.stop().await;
 }
+
+#[tokio::test]
+async fn only_loopback_is_listened_on_until_pair_is_run_and_all_interfaces_from_then_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let nobody_chose = |options: &mut pilothouse_host::daemon::DaemonOptions| {
+        (options.state, options.listen, options.port) = (Some(state.clone()), None, 0);
+    };
+    let host = TestHost::start_with(nobody_chose).await;
+    let before = host.daemon.address();
+    assert!(before.ip().is_loopback());
+    let path = StatePath::choose(Some(&state)).unwrap();
+    let scopes = vec![Scope::Read];
+    let asked = async {
+        ask(&path, &Ask::Pair { scopes })
+            .await
+            .unwrap()
+            .first()
+            .await
+            .unwrap()
+    };
+    let Answer::Offer(offer) = soon("an offer", asked).await else {
+        panic!()
+    };
+    let after = host.daemon.address();
+    assert!(
+        after.ip().is_unspecified() && after.port() == before.port(),
+        "{after}"
+    );
+    assert!(
+        offer
+            .addresses
+            .iter()
+            .all(|address| address.ends_with(&format!(":{}", before.port()))),
+        "{offer:?}"
+    );
+    let mut offer = pilothouse_wire::offer::PairingOffer::parse(&offer.code).unwrap();
+    offer.addresses = vec![format!("127.0.0.1:{}", after.port())];
+    crate::common::TestDevice::new("phone")
+        .pair(&offer)
+        .await
+        .unwrap();
+    host.daemon.stop().await;
+
+    let host = TestHost::start_with(nobody_chose).await;
+    assert!(host.daemon.address().ip().is_unspecified());
+    host.daemon.stop().await;
+}

@@ -433,3 +433,80 @@ fn help_shows_the_three_steps_and_an_example_for_each_verb() {
         assert!(help.contains("Examples:"), "{verb}\n{help}");
     }
 }
+
+#[test]
+fn without_a_configuration_the_directory_is_offered_unless_that_would_be_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let bare = |at: &Path| {
+        let mut command = pilothouse(dir.path());
+        command
+            .current_dir(at)
+            .args(["host", "--listen", "127.0.0.1:0", "--state"])
+            .arg(dir.path().join("state"));
+        command
+    };
+    for everything in [dir.path(), Path::new("/")] {
+        let mut running = Running::start(&mut bare(everything));
+        running.signal("-TERM");
+        assert!(running.child.wait().unwrap().success());
+        let mut said = String::new();
+        running
+            .child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert!(said.contains("[workspaces.app]"), "{said}");
+    }
+}
+
+#[test]
+fn an_agent_that_was_found_once_is_found_again_by_a_daemon_with_a_shorter_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let tools = dir.path().join("tools");
+    write_program(&tools.join("codex"), "echo codex-cli 1.2.3");
+    let mut first = pilothouse(dir.path());
+    first.env("PATH", format!("{}:/usr/bin:/bin", tools.display()));
+    let mut running = Running::start(
+        first
+            .args(["host", "--listen", "127.0.0.1:0", "--state"])
+            .arg(dir.path().join("state")),
+    );
+    running.signal("-TERM");
+    running.child.wait().unwrap();
+    let output = run(verb(dir.path(), &["doctor", "--json"]).env("PATH", "/usr/bin:/bin"));
+    let report = serde_json::from_slice(&output.stdout).unwrap();
+    let agent = check(&report, "agent.codex");
+    assert!(
+        agent["finding"]
+            .as_str()
+            .unwrap()
+            .contains(tools.to_str().unwrap()),
+        "{agent}"
+    );
+}
+
+#[test]
+fn agent_exec_becomes_the_agent_only_for_the_daemon_that_started_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let exec = |parent: u32, words: &[&str]| {
+        run(pilothouse(dir.path())
+            .args(["agent-exec", "--parent", &parent.to_string(), "--"])
+            .args(words))
+    };
+    let output = exec(std::process::id(), &["printf", "%s", "--parent=7"]);
+    assert_eq!(stdout(&output), "--parent=7", "{}", stderr(&output));
+    let orphan = exec(1, &["echo", "never"]);
+    assert!(
+        orphan.status.code() == Some(127)
+            && stdout(&orphan).is_empty()
+            && stderr(&orphan).contains("process 1")
+    );
+    let missing = exec(std::process::id(), &["/not/there"]);
+    assert!(
+        missing.status.code() == Some(127) && stderr(&missing).contains("/not/there"),
+        "{}",
+        stderr(&missing)
+    );
+}
