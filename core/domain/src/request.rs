@@ -200,6 +200,8 @@ pub enum LostReason {
     Unresponsive,
     /// The agent broke its protocol.
     ProtocolError,
+    /// The host stopped it: it had nothing to do, or the host itself was stopped.
+    Stopped,
 }
 
 /// Something to know before approving.

@@ -16,6 +16,9 @@ use std::{
 };
 use tokio::sync::mpsc;
 
+/// How often an agent's process is looked at for whether it has anything to do; stopped at the second look that finds
+/// nothing, so after 15 to 30 minutes.
+const IDLE_LOOK: std::time::Duration = std::time::Duration::from_secs(15 * 60);
 /// Batches of events that may wait for the writer before the agent is no longer read.
 const BATCHES: usize = 256;
 
@@ -145,6 +148,7 @@ impl Runtimes {
             opened: Mutex::default(),
         });
         running.insert(key, Arc::clone(&found));
+        tokio::spawn(reap_when_idle(Arc::downgrade(&found), self.jobs.clone()));
         Ok(found)
     }
 
@@ -206,6 +210,29 @@ fn random_incarnation(agent: &AgentName) -> Result<Incarnation, StartError> {
         problem: format!("the system gives no random numbers: {error}"),
     })?;
     Ok(Incarnation::from_bytes(bytes))
+}
+
+/// Stops a process that had nothing to do for two looks in a row: no run, no open request, no background work.
+async fn reap_when_idle(running: std::sync::Weak<Running>, jobs: mpsc::WeakSender<Job>) {
+    let mut idle_before = false;
+    loop {
+        tokio::time::sleep(IDLE_LOOK).await;
+        let (Some(running), Some(jobs)) = (running.upgrade(), jobs.upgrade()) else {
+            return;
+        };
+        let (reply, idle) = tokio::sync::oneshot::channel();
+        let incarnation = running.facts.incarnation;
+        if jobs.send(Job::IsIdle { incarnation, reply }).await.is_err() {
+            return;
+        }
+        let idle = idle.await.unwrap_or(false);
+        if idle && idle_before {
+            tracing::info!(agent = %running.facts.agent, "stopping an agent that had nothing to do");
+            running.runtime.stop().await;
+            return;
+        }
+        idle_before = idle;
+    }
 }
 
 /// Brings one process's events to the writer.

@@ -71,6 +71,11 @@ pub(crate) enum Job {
         effect: Effect,
         reply: oneshot::Sender<Plan>,
     },
+    /// Say whether a process has nothing to do.
+    IsIdle {
+        incarnation: Incarnation,
+        reply: oneshot::Sender<bool>,
+    },
     /// An interrupt's next step is due.
     Escalate {
         thread: ThreadId,
@@ -122,7 +127,10 @@ impl Job {
     fn is_read(&self) -> bool {
         matches!(
             self,
-            Self::Plan { .. } | Self::Subscribe { .. } | Self::Shutdown { .. }
+            Self::Plan { .. }
+                | Self::IsIdle { .. }
+                | Self::Subscribe { .. }
+                | Self::Shutdown { .. }
         )
     }
 
@@ -367,6 +375,10 @@ impl Writer {
                         })
                     });
                 let _ = reply.send(answer);
+                None
+            }
+            Job::IsIdle { incarnation, reply } => {
+                let _ = reply.send(self.work.is_idle(incarnation));
                 None
             }
             Job::Shutdown { reply } => Some(reply),

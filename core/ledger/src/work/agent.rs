@@ -120,6 +120,19 @@ impl Work {
             .collect()
     }
 
+    /// Whether no thread that a process serves has a run, an open request or background work.
+    pub(crate) fn is_idle(&self, incarnation: Incarnation) -> bool {
+        self.served_by(incarnation)
+            .into_iter()
+            .filter_map(|thread| self.state(thread))
+            .all(|state| {
+                state.active.is_none()
+                    && state.requests.is_empty()
+                    && state.items.is_empty()
+                    && state.nodes.is_empty()
+            })
+    }
+
     pub(crate) fn runtime_lost(
         &mut self,
         tx: &mut LedgerTx<'_>,

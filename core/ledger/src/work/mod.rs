@@ -219,7 +219,10 @@ impl Work {
                 self.host_log(tx, "revoked", Event::DeviceRevoked { device: *device })?;
                 Ok(Reply::Written)
             }
-            Job::Plan { .. } | Job::Subscribe { .. } | Job::Shutdown { .. } => Ok(Reply::None),
+            Job::Plan { .. }
+            | Job::IsIdle { .. }
+            | Job::Subscribe { .. }
+            | Job::Shutdown { .. } => Ok(Reply::None),
         }
     }
 
@@ -329,7 +332,7 @@ impl Work {
         };
         let was_live = is_live(&cell.state);
         let entry = tx.append(thread, cause, now, decision.events)?;
-        let mut rows = tx.rows(thread)?;
+        let (mut rows, mut closed) = (tx.rows(thread)?, Vec::new());
         for event in &entry.events {
             let LoggedEvent::Known(event) = event else {
                 continue;
@@ -337,12 +340,13 @@ impl Work {
             project(&mut rows, &cell.state, now, event);
             apply(&mut cell.state, event);
             if let Event::ItemClosed { item, .. } = event.as_ref() {
-                self.change.closed.push(*item);
+                closed.push(*item);
             }
         }
         let summary = summarise(cell.summary.as_ref(), &cell.state, &entry, &rows);
-        for item in &self.change.closed {
-            tx.clear_open_text(*item)?;
+        for item in closed {
+            tx.clear_open_text(item)?;
+            self.change.closed.push(item);
         }
         self.change.done.revision = Some(tx.put_summary(&summary)?);
         cell.summary = Some(summary);

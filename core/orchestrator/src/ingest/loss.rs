@@ -96,7 +96,10 @@ impl Ingesting<'_> {
         if let Some(session) = self.state().session.clone().filter(|session| session.live) {
             self.emit(Event::SessionStatusChanged {
                 session: session.id,
-                status: SessionStatus::Error { reason, detail },
+                status: match reason {
+                    LostReason::Stopped => SessionStatus::Stopped,
+                    reason => SessionStatus::Error { reason, detail },
+                },
             });
         }
     }

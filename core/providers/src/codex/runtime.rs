@@ -301,11 +301,13 @@ impl Outlet {
                 LostReason::ProtocolError,
                 format!("{UNREADABLE_LIMIT} unreadable lines in a row; it was ended"),
             )
+        } else if *self.session.closing.borrow() {
+            (LostReason::Stopped, "the host stopped it".to_owned())
         } else {
             (LostReason::AgentExited, format!("codex ended: {exit}"))
         };
         let wrote = stderr.tail(STDERR_SHOWN);
-        let detail = if wrote.is_empty() {
+        let detail = if wrote.is_empty() || reason == LostReason::Stopped {
             what
         } else {
             format!("{what}; it wrote: {wrote}")
