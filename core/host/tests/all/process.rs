@@ -20,20 +20,21 @@ pub(crate) fn pilothouse(dir: &Path) -> Command {
 
 /// Runs a command that ends by itself.
 pub(crate) fn run(command: &mut Command) -> Output {
-    let mut child = command
+    let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let started = std::time::Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if started.elapsed() > DEADLINE {
-            let _ = child.kill();
-            panic!("it does not end: {:?}", child.wait_with_output());
+    let pid = child.id().to_string();
+    let (ended, waiting) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(child.wait_with_output()));
+    match waiting.recv_timeout(DEADLINE) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            let _ = Command::new("kill").args(["-9", &pid]).status();
+            panic!("it does not end: {command:?}: {:?}", waiting.recv());
         }
-        std::thread::yield_now();
     }
-    child.wait_with_output().unwrap()
 }
 
 pub(crate) fn stderr(output: &Output) -> String {
