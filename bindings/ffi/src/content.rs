@@ -8,7 +8,7 @@ use pilothouse_domain::{
     thread::Delivery,
 };
 
-uniffi::custom_type!(DeviceId, String, { remote, lower: |id| id.to_string(), try_lift: |text| Ok(text.parse()?) });
+uniffi::custom_type!(DeviceId, String, { remote, lower: |id| id.to_string(), try_lift: |text| crate::error::parsed(&text) });
 
 /// A line of a todo list.
 #[uniffi::remote(Record)]

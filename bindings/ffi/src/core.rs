@@ -153,10 +153,26 @@ impl Core {
         Ok(Arc::new(Ticket(self.engine.submit(command)?)))
     }
 
-    /// Looks at something until the observation is stopped.
-    pub fn observe(&self, scope: Scope, sink: Arc<dyn Sink>) -> Arc<Observation> {
+    /// Looks at something until the observation is stopped or collected as garbage. Fails only if an id is none.
+    pub fn observe(
+        &self,
+        scope: Scope,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Arc<Observation>, CoreError> {
         let deliver = move |given: pilothouse_engine::Batch| sink.on_batch(given.into());
-        Arc::new(Observation(self.engine.observe(scope, Arc::new(deliver))))
+        Ok(Arc::new(Observation(
+            self.engine.observe(scope, Arc::new(deliver)),
+        )))
+    }
+
+    /// Sends a parked command after all, because its person said so. Says whether it was there.
+    pub fn send_parked(&self, command: CommandId) -> Result<bool, CoreError> {
+        Ok(self.engine.send_parked(command)?)
+    }
+
+    /// Takes a command out of the outbox that was never handed to a host. Says whether it was there and could be taken.
+    pub fn discard(&self, command: CommandId) -> Result<bool, CoreError> {
+        Ok(self.engine.discard(command)?)
     }
 
     /// Asks for something once; may wait for the host, so not on a screen's thread.
@@ -207,13 +223,13 @@ impl Ticket {
     }
 }
 
-/// A look at something. Goes on until it is stopped, even if nobody holds it.
+/// A look at something. Hold it for as long as it is to go on: it ends when it is stopped, and when nobody holds it.
 #[derive(uniffi::Object)]
 pub struct Observation(pilothouse_engine::Observation);
 
 #[uniffi::export]
 impl Observation {
-    /// Ends it: no batch comes after this returns.
+    /// Ends it. A batch that is being delivered may still arrive; none follows.
     pub fn stop(&self) {
         self.0.close();
     }

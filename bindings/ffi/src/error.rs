@@ -3,6 +3,7 @@
 use pilothouse_engine::{
     CoreError as Open, PairError as Pair, QueryError as Query, SubmitError as Submit,
 };
+use std::{fmt::Display, str::FromStr};
 
 /// Why a call failed. `retryable` says whether trying the same again may help, `user_action` what a person can do.
 #[derive(Debug, Clone, thiserror::Error, uniffi::Error)]
@@ -37,6 +38,16 @@ pub enum CoreError {
         /// What to do.
         user_action: String,
     },
+    /// An argument is not what it has to be, e.g. a text that is no id.
+    #[error("{reason}")]
+    Invalid {
+        /// What is wrong, with which text.
+        reason: String,
+        /// Whether trying again may help: never.
+        retryable: bool,
+        /// What to do.
+        user_action: String,
+    },
     /// A question was not answered.
     #[error("{reason}")]
     Query {
@@ -64,3 +75,15 @@ macro_rules! from_engine {
 }
 
 from_engine!(Open => Open, Pair => Pairing, Submit => Submit, Query => Query);
+
+/// An id or a hash from its text. Every function that takes one and can fail gives [`CoreError::Invalid`] for what is none.
+pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> uniffi::Result<T> {
+    text.parse().map_err(|error: T::Err| {
+        CoreError::Invalid {
+            reason: error.to_string(),
+            retryable: false,
+            user_action: "use an id as a row of this core gave it".to_owned(),
+        }
+        .into()
+    })
+}

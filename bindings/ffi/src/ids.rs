@@ -1,5 +1,7 @@
-//! Ids and hashes cross as text: 26 letters and digits, or 64 hexadecimal digits. A text that is neither is refused.
+//! Ids and hashes cross as text: 26 letters and digits, or 64 hexadecimal digits. A text that is neither is refused as
+//! `CoreError::Invalid`.
 
+use crate::error::parsed;
 use pilothouse_domain::{
     AgentName, AttemptId, BlobHash, CommandId, ContentHash, Digest, HostId, ItemId, MessageId,
     NodeId, NoticeId, OptionId, RequestId, RunId, ThreadId, WorkspaceId,
@@ -7,7 +9,7 @@ use pilothouse_domain::{
 
 macro_rules! as_text {
     ($($id:ident),*) => {$(
-        uniffi::custom_type!($id, String, { remote, lower: |id| id.to_string(), try_lift: |text| Ok(text.parse()?) });
+        uniffi::custom_type!($id, String, { remote, lower: |id| id.to_string(), try_lift: |text| parsed(&text) });
     )*};
 }
 

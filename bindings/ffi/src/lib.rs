@@ -23,4 +23,7 @@ mod rows;
 mod timeline;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 uniffi::setup_scaffolding!();

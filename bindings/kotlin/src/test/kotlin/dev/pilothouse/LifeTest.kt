@@ -1,0 +1,103 @@
+package dev.pilothouse
+
+import dev.pilothouse.core.FfiConverterTypeSink
+import dev.pilothouse.core.HostId
+import dev.pilothouse.core.LinkState
+import dev.pilothouse.core.ThreadRow
+import kotlinx.coroutines.CompletableDeferred
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.async
+import kotlinx.coroutines.cancelAndJoin
+import kotlinx.coroutines.channels.Channel
+import kotlinx.coroutines.flow.first
+import kotlinx.coroutines.launch
+import org.junit.jupiter.api.Assertions.assertEquals
+import org.junit.jupiter.api.Assertions.assertFalse
+import org.junit.jupiter.api.Assertions.assertInstanceOf
+import org.junit.jupiter.api.Assertions.assertTrue
+import org.junit.jupiter.api.Test
+import java.lang.ref.WeakReference
+import kotlin.io.path.Path
+import kotlin.io.path.readLines
+
+/** Who holds what, for how long, and what is left afterwards. */
+class LifeTest {
+    @Test fun `the library is loaded off the caller's thread`() = test {
+        Pilothouse.open(World.fresh("load"), "kotlin").use {
+            val loadedOn = checkNotNull(Library.loadedOn)
+            assertFalse(loadedOn === Thread.currentThread())
+            assertTrue(loadedOn.name.startsWith("DefaultDispatcher"), loadedOn.name)
+        }
+    }
+
+    @Test fun `a subscription lives through garbage collections while it is collected`() = test {
+        World.device().use { device ->
+            val host = device.synchronised()
+            val seen = Channel<List<ThreadRow>>(Channel.UNLIMITED)
+            val job = launch(Dispatchers.Default) { device.threads().collect { seen.send(it) } }
+            seen.receive()
+            repeat(5) { collectGarbage() }
+            val made = device.createThread(host, "demo", "codex", "after the garbage collection").thread
+            while (seen.receive().none { it.thread == made && !it.pending }) { /* the next list */ }
+            job.cancelAndJoin()
+        }
+    }
+
+    @Test fun `a thousand collectors that came and went leave nothing behind`() = test {
+        Pilothouse.open(World.fresh("thousand"), "kotlin").use { device ->
+            suspend fun cycles(count: Int) = repeat(count) { device.inbox().first() }
+            val sinks = FfiConverterTypeSink.handleMap.size
+            cycles(200)
+            collectGarbage()
+            val before = residentKiB()
+            val threads = Thread.activeCount()
+            cycles(1_000)
+            assertEquals(0, device.collected)
+            collectGarbage()
+            // The core lets go of a sink after the batch under way; its thread tells nobody.
+            val deadline = System.nanoTime() + PATIENCE.inWholeNanoseconds
+            while (FfiConverterTypeSink.handleMap.size > sinks && System.nanoTime() < deadline) Thread.onSpinWait()
+            assertEquals(sinks, FfiConverterTypeSink.handleMap.size, "sinks that Rust still holds")
+            val grown = residentKiB() - before
+            println("measured: $grown KiB more after 1,000 collectors, ${Thread.activeCount() - threads} threads more")
+            assertTrue(grown < 32 * 1024, "$grown KiB")
+        }
+    }
+
+    @Test fun `closing completes collected flows, ends what waits, and later calls say that it is closed`() = test {
+        val device = World.device()
+        val host = device.synchronised()
+        World.host.frozen {
+            val ticket = device.createThread(host, "demo", "codex", "never confirmed here")
+            val first = CompletableDeferred<Unit>()
+            val collecting = async { device.inbox().collect { first.complete(Unit) } }
+            val waiting = async { runCatching { ticket.await() } }
+            first.await()
+            device.close()
+            collecting.await()
+            assertInstanceOf(PilothouseException.Closed::class.java, waiting.await().exceptionOrNull())
+            for (call in listOf<suspend () -> Any?>(
+                { device.inbox().first() },
+                { device.timeline(host, ticket.thread).first() },
+                { device.createThread(host, "demo", "codex", "too late") },
+                { device.pair("anything") },
+                { ticket.await() },
+            )) {
+                assertInstanceOf(PilothouseException.Closed::class.java, runCatching { call() }.exceptionOrNull())
+            }
+            device.close()
+        }
+    }
+
+    private suspend fun Pilothouse.synchronised(): HostId =
+        hosts().until("a connected host") { hosts -> hosts.any { it.link == LinkState.Synchronised } }.single().host
+
+    /** Returns only after the collector has taken something that was there to be taken. */
+    private fun collectGarbage() {
+        val garbage = WeakReference(Any())
+        while (garbage.get() != null) System.gc()
+    }
+
+    private fun residentKiB(): Long =
+        Path("/proc/self/status").readLines().first { it.startsWith("VmRSS") }.filter(Char::isDigit).toLong()
+}
