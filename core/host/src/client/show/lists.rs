@@ -20,14 +20,19 @@ pub(crate) fn link(state: &LinkState, now_ms: u64) -> (String, Tone) {
         ),
         LinkState::Unreachable {
             since_ms, reason, ..
-        } => (
-            format!(
-                "not reachable for {}: {}",
-                since(now_ms, *since_ms),
-                one_line(reason, 300)
-            ),
-            Tone::Bad,
-        ),
+        } => {
+            // A program that has just begun to try says nothing by how long it has tried.
+            let tried = now_ms.saturating_sub(*since_ms);
+            let long = if tried < 2_000 {
+                String::new()
+            } else {
+                format!(" for {}", since(now_ms, *since_ms))
+            };
+            (
+                format!("not reachable{long}: {}", one_line(reason, 300)),
+                Tone::Bad,
+            )
+        }
         LinkState::Reachable => ("answers; proving who is who".to_owned(), Tone::Dim),
         LinkState::Authenticated => ("connected; catching up".to_owned(), Tone::Dim),
         LinkState::Synchronised => ("connected, up to date".to_owned(), Tone::Good),

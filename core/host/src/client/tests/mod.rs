@@ -5,6 +5,7 @@ mod hiding;
 mod reading;
 mod rows;
 mod scripting;
+mod together;
 mod typing;
 mod verbs;
 mod watching;

@@ -37,14 +37,14 @@ impl Sheet {
     }
 }
 
-struct Ran {
-    code: u8,
-    out: String,
-    errors: String,
+pub(super) struct Ran {
+    pub(super) code: u8,
+    pub(super) out: String,
+    pub(super) errors: String,
 }
 
 /// Runs a verb as the program does, on the data directory of this name.
-fn run(dir: &std::path::Path, words: &[&str]) -> Ran {
+pub(super) fn run(dir: &std::path::Path, words: &[&str]) -> Ran {
     let mut all = vec!["pilothouse"];
     all.extend(words);
     let dir = dir.to_str().unwrap();

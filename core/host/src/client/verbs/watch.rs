@@ -40,6 +40,9 @@ pub(super) fn thread(args: &WatchArgs, given: &str, output: &mut Output) -> Resu
     loop {
         let batch = next(&mut device, deadline, output, &watch.live)?;
         let Some(batch) = batch else {
+            if !args.until_idle {
+                return Ok(());
+            }
             let standing = device.seen.header.as_ref().map(show::live::standing);
             let standing = standing.filter(|standing| !standing.is_empty());
             let standing =
