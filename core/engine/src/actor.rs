@@ -444,6 +444,9 @@ impl Actor {
     }
 
     pub(crate) fn show_timeline(&self, host: HostId, thread: ThreadId, at_once: bool) {
+        if !self.observed.contains_key(&(host, thread)) {
+            return;
+        }
         lock(&self.shared.live).touch(host, thread);
         self.shared.changed(Shows::Timeline(host, thread), at_once);
     }

@@ -6,14 +6,14 @@ use crate::{
     batch::Batch,
     delivery::{Delivery, ObservationId, Renderer, lock},
     error::{CoreError, QueryError, SubmitError},
-    shared::{Shared, Shows, StoredThread},
+    shared::{Reading, Shared, Shows, StoredThread},
     ticket::Ticket,
     views::{self, list::ListView, timeline::TimelineView},
 };
 use pilothouse_domain::{
     Answer, Command, CommandBody, CommandId, HostId, RowKey, ThreadId, limits, thread::Actor as By,
 };
-use pilothouse_store::{ReplicaReads, ReplicaStore, StoreError};
+use pilothouse_store::{ReplicaStore, StoreError};
 use std::{
     path::Path,
     sync::{Arc, Mutex, mpsc},
@@ -111,7 +111,7 @@ impl Core {
                     return Ok(Err(refused));
                 }
                 let stored = StoredThread::load(reads, host, thread, 0)?;
-                let outstanding = shared.outstanding(reads, Some((host, thread)))?;
+                let outstanding = reads.outstanding(Some((host, thread)))?;
                 let held = |key: RowKey| match stored.row(key) {
                     // Of a thread that was never opened its open requests are known all the same.
                     None => inbox_row(reads, host, key),
@@ -352,7 +352,7 @@ fn thread_of(id: CommandId, new: &NewCommand) -> Result<ThreadId, SubmitError> {
 }
 
 /// What can be said against a command here, whatever the host would say.
-fn check(reads: &ReplicaReads, host: HostId, command: &Command) -> Result<(), SubmitError> {
+fn check(reads: &Reading<'_>, host: HostId, command: &Command) -> Result<(), SubmitError> {
     let stored = |error: StoreError| SubmitError::NotSaved {
         why: error.to_string(),
     };
@@ -429,7 +429,7 @@ fn allows(request: &pilothouse_domain::RuntimeRequest, answer: &Answer) -> bool 
     })
 }
 
-fn inbox_row(reads: &ReplicaReads, host: HostId, key: RowKey) -> Option<pilothouse_domain::Row> {
+fn inbox_row(reads: &Reading<'_>, host: HostId, key: RowKey) -> Option<pilothouse_domain::Row> {
     if key.kind != pilothouse_domain::row::RowKind::Request {
         return None;
     }

@@ -36,11 +36,13 @@ impl Actor {
             if self.is_observed(host, thread) {
                 self.follow(host, thread);
             }
-            self.forget_taken(host, thread);
+            // What a command of this device led to may have come with this.
+            self.show_timeline(host, thread, false);
         }
         if first {
             self.pump(host);
         }
+        self.shared.changed(Shows::Delivery, false);
         self.shared.changed(Shows::Threads, urgent || inbox);
         if inbox || update.reset {
             self.shared.changed(Shows::Inbox, true);

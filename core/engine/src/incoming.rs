@@ -300,7 +300,6 @@ impl Actor {
             up.send(DeviceMessage::Unsubscribe { sub: following.sub });
         }
         lock(&self.shared.live).threads.remove(&(host, thread));
-        self.forget_taken(host, thread);
     }
 
     /// Subscribes again from nothing: what came does not fit what is held.
@@ -372,7 +371,6 @@ impl Actor {
         }
         self.open_items(host, thread, &answer.open_items, true);
         self.caught_up(host, thread);
-        self.forget_taken(host, thread);
         self.show_timeline(host, thread, true);
     }
 
@@ -484,7 +482,6 @@ impl Actor {
             }
         }
         self.caught_up(host, thread);
-        self.forget_taken(host, thread);
         self.show_timeline(host, thread, at_once);
         if let Some(why) = gap {
             self.follow_anew(host, thread, &why);

@@ -3,7 +3,7 @@
 //! Written by the core's thread (and `submit`), read by the delivery thread. Locks are held for copies only.
 
 use crate::{api::Environment, rows::LinkState, ticket::TicketState};
-use pilothouse_domain::{Command, CommandId, Cursor, HostId, ItemId, ThreadId, row::LiveText};
+use pilothouse_domain::{Command, CommandId, HostId, ItemId, ThreadId, row::LiveText};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Bytes of streamed text kept per open item: live output is tail-only, the whole comes with the close.
@@ -112,15 +112,6 @@ pub(crate) struct HostLive {
     pub(crate) same_decide: bool,
 }
 
-/// A command that its host has taken, while what it led to is still on its way.
-#[derive(Debug, Clone)]
-pub(crate) struct Taken {
-    pub(crate) host: HostId,
-    pub(crate) cursor: Cursor,
-    pub(crate) command: Command,
-    pub(crate) saved_at_ms: u64,
-}
-
 /// Everything of the above.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
@@ -128,7 +119,6 @@ pub(crate) struct Live {
     pub(crate) threads: BTreeMap<(HostId, ThreadId), ThreadLive>,
     /// Submitted, on the way to the outbox; in order.
     pub(crate) unsaved: Vec<(HostId, Command)>,
-    pub(crate) taken: BTreeMap<CommandId, Taken>,
     /// Why the host could not take a command just now.
     pub(crate) waiting: BTreeMap<CommandId, String>,
     pub(crate) tickets: BTreeMap<CommandId, Vec<Arc<TicketState>>>,

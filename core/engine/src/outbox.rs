@@ -8,7 +8,6 @@ use crate::{
     actor::Actor,
     commands::outcome_of,
     delivery::lock,
-    live::Taken,
     shared::{Shows, refusal_words},
 };
 use pilothouse_domain::{
@@ -227,16 +226,6 @@ impl Actor {
 
     fn ended(&mut self, host: HostId, entry: &OutboxEntry, outcome: &Outcome) {
         let command = entry.command.id;
-        if let Outcome::Accepted { cursor, .. } = outcome {
-            // Before it stands in the file as done, so that no view finds it nowhere.
-            let taken = Taken {
-                host,
-                cursor: *cursor,
-                command: entry.command.clone(),
-                saved_at_ms: entry.created_ms,
-            };
-            lock(&self.shared.live).taken.insert(command, taken);
-        }
         let parked = self.store.transaction(
             |tx| {
                 tx.settle(command, outcome)?;
@@ -248,14 +237,12 @@ impl Actor {
             Durability::Lazy,
         );
         let Some(parked) = self.note("noting an outcome", parked) else {
-            lock(&self.shared.live).taken.remove(&command);
             return;
         };
         if let Some(link) = self.hosts.get_mut(&host) {
             link.waits.remove(&entry.command.thread);
         }
         lock(&self.shared.live).waiting.remove(&command);
-        self.forget_taken(host, entry.command.thread);
         self.tell(command);
         for command in parked {
             self.tell(command);
@@ -269,32 +256,6 @@ impl Actor {
             && let Some(outcome) = outcome_of(&entry.delivery)
         {
             self.resolve(command, outcome);
-        }
-    }
-
-    /// Forgets taken commands whose consequences have come: in the host's summary, and in the log where it is followed.
-    pub(crate) fn forget_taken(&mut self, host: HostId, thread: ThreadId) {
-        let summary = self.store.summary(host, thread);
-        let Some(summary) = self.note("reading a summary", summary) else {
-            return;
-        };
-        let listed = summary.map_or(0, |summary| summary.seq);
-        let followed = self
-            .hosts
-            .get(&host)
-            .and_then(|link| link.up.as_ref())
-            .and_then(|up| up.following.get(&thread))
-            .map(|following| following.at.as_ref().map_or(0, |(_, cursor)| cursor.seq));
-        let reached = followed.map_or(listed, |seq| seq.min(listed));
-        let mut live = lock(&self.shared.live);
-        let before = live.taken.len();
-        live.taken.retain(|_, held| {
-            held.host != host || held.command.thread != thread || held.cursor.seq > reached
-        });
-        let gone = live.taken.len() != before;
-        drop(live);
-        if gone {
-            self.show_outbox(host, thread, true);
         }
     }
 }

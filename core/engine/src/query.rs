@@ -6,13 +6,13 @@ use crate::{
     commands::outcome_of,
     core::Core,
     error::QueryError,
-    shared::Outstanding,
+    shared::{Outstanding, Reading},
     views,
 };
 use pilothouse_domain::{
     CommandBody, ContentHash, HostId, Position, RequestId, Row, RowKey, ThreadId, row::RowKind,
 };
-use pilothouse_store::{ReplicaReads, StoreError};
+use pilothouse_store::StoreError;
 use pilothouse_wire::message::{Query as WireQuery, QueryResult as WireResult};
 use std::{sync::mpsc, time::Duration};
 
@@ -62,13 +62,8 @@ impl Core {
                 }
             }
             Query::Outcome { command } => {
-                let shared = self.shared();
-                let (entry, outstanding) = self.read(|reads| {
-                    Ok((
-                        reads.outbox_entry(command)?,
-                        shared.outstanding(reads, None)?,
-                    ))
-                })?;
+                let (entry, outstanding) = self
+                    .read(|reads| Ok((reads.outbox_entry(command)?, reads.outstanding(None)?)))?;
                 let delivery = outstanding
                     .iter()
                     .find(|held| held.command.id == command)
@@ -86,7 +81,7 @@ impl Core {
 
     fn read<T>(
         &self,
-        work: impl FnOnce(&ReplicaReads) -> Result<T, StoreError>,
+        work: impl FnOnce(&Reading<'_>) -> Result<T, StoreError>,
     ) -> Result<T, QueryError> {
         self.shared()
             .ask(work)
@@ -143,7 +138,6 @@ impl Core {
     }
 
     fn request(&self, host: HostId, thread: Option<ThreadId>, request: RequestId) -> QueryResult {
-        let shared = self.shared();
         let key: RowKey = RowKind::Request.key(request.as_bytes());
         let found = self.read(|reads| {
             let open = reads.open_request(host, request)?;
@@ -157,7 +151,7 @@ impl Core {
             Ok(open
                 .map(|entry| (entry.thread, *entry.request))
                 .or(stored)
-                .map(|found| shared.outstanding(reads, None).map(|out| (found, out))))
+                .map(|found| reads.outstanding(None).map(|out| (found, out))))
         })?;
         let Some(found) = found else {
             return Err(QueryError::NotFound {

@@ -9,8 +9,8 @@ use crate::{
     rows::{DeliveryState, LinkState},
 };
 use pilothouse_domain::{
-    Command, CommandBody, Cursor, HostId, ItemId, MessageId, Outcome, Policy, RequestId, Row,
-    RowKey, RuntimeRequest, ThreadId, ThreadState, TurnItem,
+    Command, CommandBody, CommandId, Cursor, HostId, ItemId, MessageId, Outcome, Policy, RequestId,
+    Row, RowKey, RuntimeRequest, ThreadId, ThreadState, TurnItem,
     row::RowKind,
     thread,
     thread::{Actor, ConversationMessage},
@@ -20,7 +20,8 @@ use pilothouse_store::{
 };
 use pilothouse_wire::identity::{DeviceIdentity, IdentityError};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
+    ops::Deref,
     sync::{Arc, Mutex, mpsc},
 };
 
@@ -30,6 +31,9 @@ const WINDOW_BYTES: usize = 768 * 1024;
 const ITEM_BYTES: usize = 6 * 1024;
 /// Threads that the list of threads shows at most.
 pub(crate) const LISTED_THREADS: usize = 100_000;
+
+/// Commands that were saved last and are looked through for what they led to.
+const RECENTLY_ENDED: u32 = 64;
 
 /// What an observation shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,23 +115,42 @@ impl Shared {
     /// Reads for a view, on one unchanging state of the file; `None` once the core is closed.
     pub(crate) fn view<T>(
         &self,
-        work: impl FnOnce(&ReplicaReads) -> Result<T, StoreError>,
+        work: impl FnOnce(&Reading<'_>) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        lock(&self.view_reader)
-            .as_ref()
-            .map(|reader| reader.consistent(work))
-            .transpose()
+        self.read(&self.view_reader, work)
     }
 
     /// Reads for somebody who asks, on one unchanging state of the file; `None` once the core is closed.
     pub(crate) fn ask<T>(
         &self,
-        work: impl FnOnce(&ReplicaReads) -> Result<T, StoreError>,
+        work: impl FnOnce(&Reading<'_>) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        lock(&self.ask_reader)
-            .as_ref()
-            .map(|reader| reader.consistent(work))
-            .transpose()
+        self.read(&self.ask_reader, work)
+    }
+
+    fn read<T>(
+        &self,
+        reader: &Mutex<Option<ReplicaReader>>,
+        work: impl FnOnce(&Reading<'_>) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        let reader = lock(reader);
+        let Some(reader) = reader.as_ref() else {
+            return Ok(None);
+        };
+        // Before the file is looked at: what has left memory by now stands there.
+        let (unsaved, waiting) = {
+            let live = lock(&self.live);
+            (live.unsaved.clone(), live.waiting.clone())
+        };
+        reader
+            .consistent(|reads| {
+                work(&Reading {
+                    reads,
+                    unsaved,
+                    waiting,
+                })
+            })
+            .map(Some)
     }
 
     /// Closes the readers, so that the writer is the last one and leaves one tidy file.
@@ -161,7 +184,7 @@ impl Shared {
     /// The policy by which predictions for a host are made; `None` where host and device decide differently.
     pub(crate) fn policy(
         &self,
-        reads: &ReplicaReads,
+        reads: &Reading<'_>,
         host: HostId,
     ) -> Result<Option<Policy>, StoreError> {
         let same = lock(&self.live)
@@ -171,72 +194,10 @@ impl Shared {
         if same { reads.policy(host) } else { Ok(None) }
     }
 
-    /// Commands that have not come to an end, in order: those of a thread, or of everything.
-    pub(crate) fn outstanding(
-        &self,
-        reads: &ReplicaReads,
-        only: Option<(HostId, ThreadId)>,
-    ) -> Result<Vec<Outstanding>, StoreError> {
-        // Memory first: what leaves `unsaved` stands in the file by then.
-        let (unsaved, taken, waiting) = {
-            let live = lock(&self.live);
-            (
-                live.unsaved.clone(),
-                live.taken.clone(),
-                live.waiting.clone(),
-            )
-        };
-        let entries = match only {
-            Some((_, thread)) => reads.unsettled(thread)?,
-            None => reads.outbox()?,
-        };
-        let wanted = |host: HostId, command: &Command| {
-            only.is_none_or(|(h, thread)| h == host && thread == command.thread)
-        };
-        let mut out: Vec<Outstanding> = Vec::new();
-        let mut seen = BTreeSet::new();
-        for held in taken.into_values() {
-            if wanted(held.host, &held.command) && seen.insert(held.command.id) {
-                out.push(Outstanding {
-                    host: held.host,
-                    command: held.command,
-                    saved_at_ms: held.saved_at_ms,
-                    state: DeliveryState::OnHost,
-                });
-            }
-        }
-        out.sort_by_key(|held| (held.saved_at_ms, held.command.device_seq));
-        for entry in entries {
-            if wanted(entry.host, &entry.command)
-                && !seen.contains(&entry.command.id)
-                && let Some(state) = state_of(&entry, waiting.get(&entry.command.id))
-            {
-                seen.insert(entry.command.id);
-                out.push(Outstanding {
-                    host: entry.host,
-                    command: entry.command,
-                    saved_at_ms: entry.created_ms,
-                    state,
-                });
-            }
-        }
-        for (host, command) in unsaved {
-            if wanted(host, &command) && seen.insert(command.id) {
-                out.push(Outstanding {
-                    host,
-                    saved_at_ms: command.issued_at_ms,
-                    command,
-                    state: DeliveryState::Saved,
-                });
-            }
-        }
-        Ok(out)
-    }
-
     /// A thread as it will most likely be once the host has taken what is on its way.
     pub(crate) fn overlay<'a>(
         &self,
-        reads: &ReplicaReads,
+        reads: &Reading<'_>,
         host: HostId,
         state: Option<ThreadState>,
         outstanding: &[Outstanding],
@@ -249,6 +210,109 @@ impl Shared {
             overlay.add(&waiting.command, Actor::Device { device }, policy.as_ref());
         }
         Ok(overlay)
+    }
+}
+
+/// One reading: the file at one moment, and what was not in it yet.
+pub(crate) struct Reading<'a> {
+    reads: &'a ReplicaReads,
+    unsaved: Vec<(HostId, Command)>,
+    waiting: BTreeMap<CommandId, String>,
+}
+
+impl<'a> Deref for Reading<'a> {
+    type Target = &'a ReplicaReads;
+    fn deref(&self) -> &&'a ReplicaReads {
+        &self.reads
+    }
+}
+
+impl Reading<'_> {
+    /// Commands that have not come to an end, in order: those of a thread, or of everything.
+    pub(crate) fn outstanding(
+        &self,
+        only: Option<(HostId, ThreadId)>,
+    ) -> Result<Vec<Outstanding>, StoreError> {
+        let wanted = |host: HostId, command: &Command| {
+            only.is_none_or(|(h, thread)| h == host && thread == command.thread)
+        };
+        let mut out: Vec<Outstanding> = Vec::new();
+        for entry in self.recent(only.map(|(_, thread)| thread), RECENTLY_ENDED)? {
+            if wanted(entry.host, &entry.command)
+                && let Some(state) = self.state_of(&entry, only.is_some())?
+            {
+                out.push(Outstanding {
+                    host: entry.host,
+                    command: entry.command,
+                    saved_at_ms: entry.created_ms,
+                    state,
+                });
+            }
+        }
+        for (host, command) in &self.unsaved {
+            if wanted(*host, command) && self.outbox_entry(command.id)?.is_none() {
+                out.push(Outstanding {
+                    host: *host,
+                    saved_at_ms: command.issued_at_ms,
+                    command: command.clone(),
+                    state: DeliveryState::Saved,
+                });
+            }
+        }
+        Ok(out)
+    }
+
+    /// Where an entry stands; `None` once there is nothing more to say. `in_thread` asks for its thread's timeline.
+    fn state_of(
+        &self,
+        entry: &OutboxEntry,
+        in_thread: bool,
+    ) -> Result<Option<DeliveryState>, StoreError> {
+        let waiting = self.waiting.get(&entry.command.id);
+        Ok(Some(match &entry.delivery {
+            Stored::Saved | Stored::Handed if waiting.is_some() => DeliveryState::Waiting {
+                reason: waiting.cloned().unwrap_or_default(),
+            },
+            Stored::Saved => DeliveryState::Saved,
+            Stored::Handed => DeliveryState::Sent,
+            Stored::Done(Outcome::Accepted { cursor, .. }) => {
+                if self.has_come(entry, cursor, in_thread)? {
+                    return Ok(None);
+                }
+                DeliveryState::OnHost
+            }
+            Stored::Done(Outcome::Refused { refusal }) => DeliveryState::Refused {
+                reason: refusal_words(refusal),
+            },
+            Stored::Expired => DeliveryState::Expired,
+            Stored::Parked(reason) => DeliveryState::Parked {
+                reason: parked_words(*reason),
+            },
+        }))
+    }
+
+    /// Whether what a taken command led to has come: into the host's list, and for a timeline into the thread's log.
+    fn has_come(
+        &self,
+        entry: &OutboxEntry,
+        cursor: &Cursor,
+        in_thread: bool,
+    ) -> Result<bool, StoreError> {
+        let (host, thread) = (entry.host, entry.command.thread);
+        if self.feed_cursor(host)?.epoch != cursor.epoch {
+            return Ok(true);
+        }
+        let listed = self.summary(host, thread)?.map_or(0, |summary| summary.seq);
+        if listed < cursor.seq {
+            return Ok(false);
+        }
+        if !in_thread {
+            return Ok(true);
+        }
+        Ok(self
+            .reads
+            .state(thread)?
+            .is_some_and(|(_, snapshot)| snapshot.cursor.seq >= cursor.seq))
     }
 }
 
@@ -287,24 +351,6 @@ impl Outstanding {
             },
         }
     }
-}
-
-fn state_of(entry: &OutboxEntry, waiting: Option<&String>) -> Option<DeliveryState> {
-    Some(match &entry.delivery {
-        Stored::Saved | Stored::Handed if waiting.is_some() => DeliveryState::Waiting {
-            reason: waiting.cloned().unwrap_or_default(),
-        },
-        Stored::Saved => DeliveryState::Saved,
-        Stored::Handed => DeliveryState::Sent,
-        Stored::Done(Outcome::Accepted { .. }) => return None,
-        Stored::Done(Outcome::Refused { refusal }) => DeliveryState::Refused {
-            reason: refusal_words(refusal),
-        },
-        Stored::Expired => DeliveryState::Expired,
-        Stored::Parked(reason) => DeliveryState::Parked {
-            reason: parked_words(*reason),
-        },
-    })
 }
 
 /// Why a command was not taken and what to do, in words.

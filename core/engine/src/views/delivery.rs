@@ -2,19 +2,15 @@
 
 use crate::{
     rows::DeliveryRow,
-    shared::{Outstanding, Shared},
+    shared::{Outstanding, Reading, Shared},
     views::item::preview,
 };
 use pilothouse_domain::{Command, CommandBody, CommandId};
-use pilothouse_store::{ReplicaReads, StoreError};
+use pilothouse_store::StoreError;
 
 /// All rows, in the order in which they were submitted.
-pub(crate) fn build(shared: &Shared, reads: &ReplicaReads) -> Result<Vec<DeliveryRow>, StoreError> {
-    let mut rows: Vec<DeliveryRow> = shared
-        .outstanding(reads, None)?
-        .iter()
-        .map(row_of)
-        .collect();
+pub(crate) fn build(_: &Shared, reads: &Reading<'_>) -> Result<Vec<DeliveryRow>, StoreError> {
+    let mut rows: Vec<DeliveryRow> = reads.outstanding(None)?.iter().map(row_of).collect();
     rows.sort_by_key(|row| row.saved_at_ms);
     Ok(rows)
 }

@@ -2,13 +2,13 @@
 
 use crate::{
     rows::{AgentRow, HostRow},
-    shared::Shared,
+    shared::{Reading, Shared},
 };
 use pilothouse_domain::HostId;
-use pilothouse_store::{ReplicaReads, StoreError};
+use pilothouse_store::StoreError;
 
 /// All rows, by name.
-pub(crate) fn build(shared: &Shared, reads: &ReplicaReads) -> Result<Vec<HostRow>, StoreError> {
+pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<HostRow>, StoreError> {
     let mut rows = Vec::new();
     for host in reads.hosts()? {
         let policy = reads.policy(host.host)?;

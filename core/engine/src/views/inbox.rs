@@ -2,7 +2,7 @@
 
 use crate::{
     rows::{InboxRow, InboxState, SubjectRow},
-    shared::{Outstanding, Shared, refused_answers},
+    shared::{Outstanding, Reading, Shared, refused_answers},
     views::item::change_of,
 };
 use pilothouse_domain::{
@@ -11,7 +11,7 @@ use pilothouse_domain::{
     request::{Respondability, RiskHint},
 };
 use pilothouse_orchestrator::{assess, reveal_hidden};
-use pilothouse_store::{ReplicaReads, StoreError};
+use pilothouse_store::StoreError;
 use std::collections::BTreeMap;
 
 /// Where a request stands besides its own row.
@@ -28,13 +28,13 @@ pub(crate) struct Surroundings<'a> {
 }
 
 /// All rows, the one that waits longest first.
-pub(crate) fn build(shared: &Shared, reads: &ReplicaReads) -> Result<Vec<InboxRow>, StoreError> {
+pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<InboxRow>, StoreError> {
     let hosts: BTreeMap<HostId, String> = reads
         .hosts()?
         .into_iter()
         .map(|host| (host.host, host.name))
         .collect();
-    let outstanding = shared.outstanding(reads, None)?;
+    let outstanding = reads.outstanding(None)?;
     let refused = refused_answers(&outstanding);
     let mut answers: BTreeMap<RequestId, &Outstanding> = BTreeMap::new();
     for waiting in outstanding.iter().filter(|held| held.is_on_its_way()) {

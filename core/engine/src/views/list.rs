@@ -4,15 +4,15 @@ use crate::{
     batch::{Batch, ListBatch},
     delivery::Renderer,
     diff,
-    shared::Shared,
+    shared::{Reading, Shared},
 };
-use pilothouse_store::{ReplicaReads, StoreError};
+use pilothouse_store::StoreError;
 use std::{hash::Hash, sync::Arc};
 
 /// What a list shows and how its rows are known.
 pub(crate) struct ListView<T, K> {
     shared: Arc<Shared>,
-    build: fn(&Shared, &ReplicaReads) -> Result<Vec<T>, StoreError>,
+    build: fn(&Shared, &Reading<'_>) -> Result<Vec<T>, StoreError>,
     key: fn(&T) -> K,
     wrap: fn(ListBatch<T>) -> Batch,
     delivered: Option<Vec<T>>,
@@ -21,7 +21,7 @@ pub(crate) struct ListView<T, K> {
 impl<T, K> ListView<T, K> {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        build: fn(&Shared, &ReplicaReads) -> Result<Vec<T>, StoreError>,
+        build: fn(&Shared, &Reading<'_>) -> Result<Vec<T>, StoreError>,
         key: fn(&T) -> K,
         wrap: fn(ListBatch<T>) -> Batch,
     ) -> Self {

@@ -2,14 +2,14 @@
 
 use crate::{
     rows::ThreadRow,
-    shared::{LISTED_THREADS, Outstanding, Shared},
+    shared::{LISTED_THREADS, Outstanding, Reading, Shared},
 };
 use pilothouse_domain::{CommandBody, HostId, ThreadId, ThreadSummary, row::WaitingCounts};
-use pilothouse_store::{ReplicaReads, StoreError};
+use pilothouse_store::StoreError;
 use std::collections::BTreeMap;
 
 /// All rows, the one that changed last first.
-pub(crate) fn build(shared: &Shared, reads: &ReplicaReads) -> Result<Vec<ThreadRow>, StoreError> {
+pub(crate) fn build(_: &Shared, reads: &Reading<'_>) -> Result<Vec<ThreadRow>, StoreError> {
     let hosts = reads.hosts()?;
     let summaries: BTreeMap<(HostId, ThreadId), ThreadSummary> = reads
         .summaries(LISTED_THREADS)?
@@ -22,7 +22,7 @@ pub(crate) fn build(shared: &Shared, reads: &ReplicaReads) -> Result<Vec<ThreadR
         .iter()
         .map(|host| (host.host, host.name.as_str()))
         .collect();
-    for waiting in shared.outstanding(reads, None)? {
+    for waiting in reads.outstanding(None)? {
         let key = (waiting.host, waiting.command.thread);
         if waiting.is_on_its_way() {
             *outstanding.entry(key).or_default() += 1;

@@ -8,7 +8,7 @@ use crate::{
     live::LiveBuffer,
     predict::Overlay,
     rows::{ActiveRow, QueueRow, RowContent, RowText, ThreadHeader, TimelineRow},
-    shared::{Outstanding, Shared, StoredThread, asked_about},
+    shared::{Outstanding, Reading, Shared, StoredThread, asked_about},
     views::item::{message_row, preview, row_of, rows_of},
 };
 use pilothouse_domain::{
@@ -16,7 +16,7 @@ use pilothouse_domain::{
     RowKey, RuntimeRequest, ThreadId, ThreadState, item::Body, row::WaitingCounts,
     thread::Delivery,
 };
-use pilothouse_store::{ReplicaReads, StoreError};
+use pilothouse_store::StoreError;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -58,13 +58,11 @@ impl TimelineView {
     /// The rows and header as they are now, without streamed text.
     fn load(
         &mut self,
-        reads: &ReplicaReads,
+        reads: &Reading<'_>,
         synchronised: bool,
     ) -> Result<(Vec<TimelineRow>, ThreadHeader), StoreError> {
         let stored = StoredThread::load(reads, self.host, self.thread, self.tail * 2)?;
-        let outstanding = self
-            .shared
-            .outstanding(reads, Some((self.host, self.thread)))?;
+        let outstanding = reads.outstanding(Some((self.host, self.thread)))?;
         let held = |key: RowKey| stored.row(key);
         let overlay =
             self.shared

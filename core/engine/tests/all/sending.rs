@@ -338,3 +338,37 @@ fn commands_that_can_never_be_taken_are_refused_before_they_are_saved() {
         }
     ));
 }
+
+#[test]
+fn fifty_messages_written_offline_all_arrive_once_and_in_order() {
+    let mut host = FakeHost::start();
+    let device = Device::paired(&host);
+    let created = device.create("Many");
+    assert!(accepted(&created));
+    host.stop();
+    device.offline();
+    let texts: Vec<String> = (0..50).map(|n| format!("message {n}")).collect();
+    let begun = std::time::Instant::now();
+    let tickets: Vec<_> = texts
+        .iter()
+        .map(|text| device.send(created.thread(), text))
+        .collect();
+    println!(
+        "submit: {:?} each, with up to 50 on their way",
+        begun.elapsed() / 50
+    );
+    for ticket in &tickets {
+        ticket.durable().unwrap();
+    }
+    host.resume();
+    assert!(tickets.iter().all(accepted));
+    assert_eq!(sent_texts(&host)[1..], texts);
+    let numbers: Vec<u64> = host.lock().taken[1..]
+        .iter()
+        .map(|command| command.device_seq)
+        .collect();
+    assert!(
+        numbers.is_sorted_by(|a, b| a < b),
+        "each has the next number of its line"
+    );
+}

@@ -316,6 +316,27 @@ impl ReplicaReads {
         self.read_outbox(&format!("SELECT {COLUMNS} FROM outbox ORDER BY number"), [])
     }
 
+    /// Commands of a thread, or of everything, that a screen may still show, in order: those without an outcome, and of
+    /// the others those among the last `ended` commands saved.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn recent(&self, thread: Option<ThreadId>, ended: u32) -> Result<Vec<OutboxEntry>> {
+        let young = "(state <> 3 OR number > (SELECT ifnull(max(number), 0) FROM outbox) - ?1)";
+        match thread {
+            Some(thread) => self.read_outbox(
+                &format!(
+                    "SELECT {COLUMNS} FROM outbox WHERE thread = ?2 AND {young} ORDER BY number"
+                ),
+                (ended, thread.as_bytes()),
+            ),
+            None => self.read_outbox(
+                &format!("SELECT {COLUMNS} FROM outbox WHERE {young} ORDER BY number"),
+                [ended],
+            ),
+        }
+    }
+
     /// A command of the outbox.
     ///
     /// # Errors
