@@ -1,7 +1,7 @@
 //! Log entries: what a thread's one author appends and everyone else applies.
 #![expect(
     clippy::disallowed_types,
-    reason = "what serde derives for a flattened map names f32 and f64"
+    reason = "what serde derives for a flattened map names the floating types"
 )]
 
 use crate::{CommandId, DeviceId, EffectId, Epoch, Event, SessionId, ThreadId, hash};

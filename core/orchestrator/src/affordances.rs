@@ -1,9 +1,6 @@
 //! What a person can be offered, computed from the same table of degradations by which `decide` acts.
 
-use crate::{
-    decide::running_tools,
-    degrade::{self, Feature, Service},
-};
+use crate::degrade::{self, Feature, Service, running_tools};
 use pilothouse_domain::{
     CapabilityFlag, ItemId, Policy, ThreadState, state::Cap, thread::Lifecycle,
 };

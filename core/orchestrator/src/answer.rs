@@ -1,10 +1,13 @@
-//! A person's answer to a request: first wins, to exactly what was shown, or refused with what became of it.
+//! What a person says. An answer to a request: first wins, to exactly what was shown, or refused with what became of it.
+//! A message: whether it can be sent at all.
 
 use crate::decide::{Deciding, invalid};
 use pilothouse_domain::{
     Answer, ContentHash, DeviceId, EffectKind, Event, Refusal, RequestId, RequestStatus, Subject,
+    limits,
     refusal::{ClosedAs, StaleWhat},
     request::{Question, QuestionReply, Respondability},
+    thread::Attachment,
 };
 
 /// What stands in the log for a secret.
@@ -194,4 +197,18 @@ pub(crate) fn is_masked(answer: &Answer) -> bool {
             reply.text.as_deref() == Some(MASK) || reply.chosen.iter().any(|label| label == MASK)
         }),
     }
+}
+
+/// A message can be sent if it says or brings something.
+pub(crate) fn check_message(text: &str, attachments: &[Attachment]) -> Result<(), Refusal> {
+    if text.len() > limits::MESSAGE_TEXT {
+        return Err(invalid(
+            "text",
+            format!("it is longer than {} bytes", limits::MESSAGE_TEXT),
+        ));
+    }
+    if text.trim().is_empty() && attachments.is_empty() {
+        return Err(invalid("text", "there is nothing to send"));
+    }
+    Ok(())
 }

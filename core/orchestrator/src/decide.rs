@@ -2,8 +2,9 @@
 //! nothing is half done.
 
 use crate::{
-    Decision, LookupKeys, Lookups, Verdict, answer,
-    degrade::{self, Feature, Service},
+    Decision, LookupKeys, Lookups, Verdict,
+    answer::{self, check_message},
+    degrade::{self, Feature, Service, running_tools},
     draft::{Draft, Start, StartIds},
 };
 use pilothouse_domain::{
@@ -15,7 +16,7 @@ use pilothouse_domain::{
     limits,
     refusal::StaleWhat,
     run::{AttemptReason, Origin},
-    state::{ActiveRun, Cap, ItemKind},
+    state::{ActiveRun, Cap},
     thread::{Actor, Attachment, ConversationMessage, Delivery, Lifecycle, Role, Selection},
 };
 
@@ -588,32 +589,4 @@ impl Deciding<'_> {
         }
         Ok(accepted())
     }
-}
-
-fn check_message(text: &str, attachments: &[Attachment]) -> Result<(), Refusal> {
-    if text.len() > limits::MESSAGE_TEXT {
-        return Err(invalid(
-            "text",
-            format!("it is longer than {} bytes", limits::MESSAGE_TEXT),
-        ));
-    }
-    if text.trim().is_empty() && attachments.is_empty() {
-        return Err(invalid("text", "there is nothing to send"));
-    }
-    Ok(())
-}
-
-/// Tools of the active run that a stop of its turn would end.
-pub(crate) fn running_tools(state: &ThreadState, active: &ActiveRun) -> Vec<ItemId> {
-    state
-        .items
-        .iter()
-        .filter(|slot| slot.kind == ItemKind::Tool && !slot.background)
-        .filter(|slot| {
-            state
-                .node(slot.node)
-                .is_some_and(|node| node.run == active.id)
-        })
-        .map(|slot| slot.id)
-        .collect()
 }

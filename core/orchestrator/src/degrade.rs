@@ -1,7 +1,10 @@
 //! The one table of degradations: what a feature needs, what is done where the agent lacks it, and what its person is
 //! told. `decide` acts by it and `affordances` shows it, so what is shown is what would happen.
 
-use pilothouse_domain::{CapabilityFlag, CapabilityValue, Policy, ThreadState};
+use pilothouse_domain::{
+    CapabilityFlag, CapabilityValue, ItemId, Policy, ThreadState,
+    state::{ActiveRun, ItemKind},
+};
 
 /// Something a person can do that needs the agent's help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,4 +121,19 @@ pub fn capability(flag: CapabilityFlag, state: &ThreadState, policy: &Policy) ->
             }),
         said => said,
     }
+}
+
+/// Tools of the active run that a stop of its turn would end.
+pub(crate) fn running_tools(state: &ThreadState, active: &ActiveRun) -> Vec<ItemId> {
+    state
+        .items
+        .iter()
+        .filter(|slot| slot.kind == ItemKind::Tool && !slot.background)
+        .filter(|slot| {
+            state
+                .node(slot.node)
+                .is_some_and(|node| node.run == active.id)
+        })
+        .map(|slot| slot.id)
+        .collect()
 }

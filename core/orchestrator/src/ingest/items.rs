@@ -344,6 +344,10 @@ impl Ingesting<'_> {
     /// For agents that keep no id of ours: the oldest message not echoed yet, one with the same words before others.
     fn next_unechoed(&self, place: &NativePlace, content: &ItemContent) -> Option<MessageId> {
         let thread = place.thread.as_ref()?;
+        if place.root.is_some() {
+            // A subagent's prompt is its parent's, never a person's.
+            return None;
+        }
         let waiting: Vec<MessageId> = self
             .sent()
             .into_iter()
