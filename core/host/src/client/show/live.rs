@@ -7,7 +7,8 @@ use crate::client::{
     text::{behind, columns, neutral, one_line, since},
 };
 use pilothouse_domain::{
-    ContentHash, ItemId, ItemStatus, RequestId, RunStatus, run::BlockedOn, thread::Delivery,
+    ContentHash, ItemId, ItemStatus, RequestId, RequestStatus, RunStatus, run::BlockedOn,
+    thread::Delivery,
 };
 use pilothouse_engine::{InboxRow, RowContent, ThreadHeader, TimelineBatch, TimelineRow};
 use std::{
@@ -120,7 +121,8 @@ impl Live {
         let mut shown = self.shown.remove(&key);
         let first = shown.is_none();
         let state = shown.get_or_insert_with(Shown::default);
-        let new_heading = first || (state.heading != heading && heading_matters(row));
+        let changed = first || (state.heading != heading && heading_matters(row));
+        let new_heading = changed && !is_told_by_its_card(row);
         if new_heading {
             self.line(&heading, out);
             self.current = Some(key);
@@ -288,6 +290,16 @@ fn heading_matters(row: &TimelineRow) -> bool {
     }
 }
 
+/// A request that waits is shown in full where it comes in; its item tells what became of it.
+fn is_told_by_its_card(row: &TimelineRow) -> bool {
+    match &row.content {
+        RowContent::Approval { asked, .. } | RowContent::Question { asked, .. } => asked
+            .as_ref()
+            .is_none_or(|asked| asked.status == RequestStatus::Pending),
+        _ => false,
+    }
+}
+
 /// The part of a row's text that was not printed yet.
 fn fresh(shown: &mut Shown, row: &TimelineRow) -> String {
     let text = &row.text;
@@ -405,7 +417,7 @@ fn coloured(lines: &str, row: &TimelineRow, style: Style) -> String {
 pub(crate) fn standing(header: &ThreadHeader) -> String {
     let mut parts = Vec::new();
     if header.active.as_ref().is_some_and(|active| active.pending) {
-        parts.push("saved here, not on the host yet".to_owned());
+        parts.push("waits for the host".to_owned());
     } else if let Some(active) = &header.active {
         let ordinal = active
             .ordinal

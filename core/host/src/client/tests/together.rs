@@ -139,7 +139,7 @@ fn a_paired_device_lists_its_host_makes_a_thread_and_sees_its_run_fail() {
     let watched = world.run(&["watch", &thread, "--until-idle", "--timeout", "60"]);
     assert_eq!(watched.code, 1, "{}{}", watched.out, watched.errors);
     assert!(
-        watched.out.contains("you\n  hello\n") && watched.out.contains("— run 1 failed"),
+        watched.out.contains("\n  hello\n") && watched.out.contains("— run 1 failed"),
         "{}",
         watched.out
     );

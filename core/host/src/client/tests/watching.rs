@@ -509,8 +509,5 @@ fn a_run_that_is_only_predicted_is_not_shown_as_running() {
     if let Some(active) = &mut predicted.active {
         active.pending = true;
     }
-    assert_eq!(
-        show::live::standing(&predicted),
-        "saved here, not on the host yet"
-    );
+    assert_eq!(show::live::standing(&predicted), "waits for the host");
 }
