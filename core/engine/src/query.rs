@@ -148,10 +148,17 @@ impl Core {
                 },
                 None => None,
             };
-            Ok(open
-                .map(|entry| (entry.thread, *entry.request))
-                .or(stored)
-                .map(|found| reads.outstanding(None).map(|out| (found, out))))
+            let open = open.map(|entry| (entry.thread, *entry.request));
+            // The thread's log and the host's list come one after the other: an end, once known, is not taken back.
+            let ended = stored
+                .as_ref()
+                .is_some_and(|(_, row)| !row.status.is_open());
+            let best = if ended {
+                stored.or(open)
+            } else {
+                open.or(stored)
+            };
+            Ok(best.map(|found| reads.outstanding(None).map(|out| (found, out))))
         })?;
         let Some(found) = found else {
             return Err(QueryError::NotFound {

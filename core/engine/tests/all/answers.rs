@@ -234,3 +234,32 @@ fn case_17_an_answer_to_what_was_shown_before_is_stale_and_its_row_says_so() {
         "never chat text"
     );
 }
+
+#[test]
+fn a_device_that_was_just_opened_hears_what_became_of_its_answer() {
+    let host = FakeHost::start();
+    let thread = host.thread(40, "One shot");
+    let request = host.ask(thread, 1, RequestKind::Command, &command_subject("ls"));
+    let mut device = Device::paired(&host);
+    device.inbox().until("it waits", |rows| rows.len() == 1);
+    device.reopen();
+    let row = device.inbox().first()[0].clone();
+    let timeline = device.timeline(thread);
+    assert!(accepted(&device.answer(&row, "accept")));
+    host.confirm(thread, request);
+    let page = || match device.core.query(Query::Request {
+        host: row.host,
+        thread: Some(thread),
+        request,
+    }) {
+        Ok(Page::Request(page)) => page,
+        other => panic!("{other:?}"),
+    };
+    let deadline = std::time::Instant::now() + crate::device::DEADLINE;
+    while page().status().is_open() {
+        assert!(std::time::Instant::now() < deadline, "{:?}", page());
+        std::thread::yield_now();
+    }
+    assert!(page().verified && page().sending.is_none());
+    drop(timeline);
+}
