@@ -1,2 +1,38 @@
-//! pilothouse-tests (being written).
+//! What the end-to-end tests stand on: real programs, started, watched, cut off and killed.
+//!
+//! **Owns** the starting and the cleaning up of a world: the scripted model server, a private home for codex, a workspace,
+//! the real `pilothouse host`, devices (a core in this process, or the terminal client as a process) and a TCP proxy between
+//! them. **Must not** look into any of them by other ways than a person or a device has, but for the ledger's and the model
+//! server's own records, which are the oracles.
+//!
+//! Nothing here sleeps to wait for something: devices wake their waiter with every batch, and what tells nobody (a file of
+//! another process) is looked at again every few milliseconds. Every wait has a deadline that a machine under load keeps, and
+//! says what was there instead. Everything that was started is ended when its value is dropped, also when a test fails.
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "this crate is test support: a broken world ends the test"
+)]
+
+pub mod cli;
+pub mod device;
+pub mod host;
+pub mod model;
+pub mod mount;
+pub mod places;
+pub mod process;
+pub mod proxy;
+pub mod seed;
+pub mod until;
+pub mod world;
+
+pub use cli::Cli;
+pub use device::{Device, Seen};
+pub use host::Host;
+pub use model::Model;
+pub use proxy::Proxy;
+pub use seed::Seed;
+pub use until::{PATIENCE, until};
+pub use world::{Setup, World};

@@ -1,0 +1,93 @@
+//! A device that is a process: the terminal client on a data directory of its own.
+
+use crate::{host::Host, process::Process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A terminal's data directory.
+pub struct Cli {
+    data: PathBuf,
+    logs: PathBuf,
+}
+
+/// What a verb said.
+#[derive(Debug)]
+pub struct Said {
+    /// The exit code.
+    pub code: i32,
+    /// Its lines, each a JSON object.
+    pub lines: Vec<Value>,
+    /// What it wrote to standard error.
+    pub errors: String,
+}
+
+impl Said {
+    /// The lines of a type.
+    pub fn of_type<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.lines.iter().filter(move |line| line["type"] == kind)
+    }
+
+    /// The only line of a type.
+    ///
+    /// # Panics
+    /// There is none, or another.
+    pub fn only<'a>(&'a self, kind: &'a str) -> &'a Value {
+        let mut found = self.of_type(kind);
+        match (found.next(), found.next()) {
+            (Some(line), None) => line,
+            _ => panic!("not exactly one `{kind}`: {self:#?}"),
+        }
+    }
+}
+
+impl Cli {
+    /// A device without any host yet.
+    pub fn new(dir: &Path, name: &str) -> Self {
+        Self {
+            data: dir.join(name),
+            logs: dir.to_owned(),
+        }
+    }
+
+    /// A device, paired with a host.
+    pub fn paired(dir: &Path, name: &str, host: &Host) -> Self {
+        let cli = Self::new(dir, name);
+        let said = cli.run(host, &["join", &host.pairing_code(None), "--name", name]);
+        assert_eq!(said.code, 0, "{said:#?}");
+        cli
+    }
+
+    /// Runs a verb to its end.
+    pub fn run(&self, host: &Host, verb: &[&str]) -> Said {
+        let mut command = host.command();
+        command
+            .args(verb)
+            .arg("--json")
+            .arg("--data")
+            .arg(&self.data);
+        let output = command
+            .output()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines = text.lines().map(|line| {
+            serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("{command:?} printed {line}: {error}"))
+        });
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            lines: lines.collect(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Starts a verb that goes on, such as `watch`.
+    pub fn start(&self, host: &Host, verb: &[&str]) -> Process {
+        let mut command = host.command();
+        command
+            .args(verb)
+            .arg("--json")
+            .arg("--data")
+            .arg(&self.data);
+        Process::start(&format!("client-{}", verb[0]), command, &self.logs)
+    }
+}

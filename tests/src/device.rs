@@ -1,0 +1,563 @@
+//! A device in this process: a core on a data directory of its own, with everything it shows gathered.
+
+use crate::{PATIENCE, host::Host};
+use pilothouse_domain::{
+    AgentName, Answer, CommandBody, ContentHash, Digest, DispatchMode, HostId, Mode, OptionId,
+    Refusal, RequestId, RequestStatus, RunStatus, ThreadId, WorkspaceId, request::QuestionReply,
+    state::EndedRun, thread::Selection,
+};
+use pilothouse_engine::{
+    Batch, Core, CoreConfig, DeliveryRow, Environment, HostRow, InboxRow, LinkState, Network,
+    NewCommand, Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform,
+    ThreadHeader, ThreadRow, Ticket, TicketOutcome, TimelineRow,
+};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Instant,
+};
+
+/// Everything a device has shown, as it stands now.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Hosts.
+    pub hosts: Vec<HostRow>,
+    /// Threads.
+    pub threads: Vec<ThreadRow>,
+    /// What waits.
+    pub inbox: Vec<InboxRow>,
+    /// The outbox.
+    pub delivery: Vec<DeliveryRow>,
+    /// Opened threads.
+    pub timelines: BTreeMap<ThreadId, Timeline>,
+    /// Every inbox that was shown, in order, with the link as it stood then: oldest first.
+    pub inboxes: Vec<(Option<LinkState>, Vec<InboxRow>)>,
+    first: [bool; 4],
+}
+
+/// An opened thread.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    /// Its rows.
+    pub rows: Vec<TimelineRow>,
+    /// How it stands; `None` before the first batch.
+    pub header: Option<ThreadHeader>,
+}
+
+impl Timeline {
+    /// The run that ended last.
+    pub fn last_run(&self) -> Option<EndedRun> {
+        self.header.as_ref()?.last_run
+    }
+
+    /// Nothing runs, waits or is on its way, and that is what the host has.
+    pub fn is_idle(&self) -> bool {
+        self.header.as_ref().is_some_and(|header| {
+            header.active.is_none()
+                && header.queue.is_empty()
+                && header.outstanding == 0
+                && header.synchronised
+                && header.last_run.is_some()
+        })
+    }
+}
+
+#[derive(Default)]
+struct Board {
+    seen: Mutex<Seen>,
+    changed: Condvar,
+}
+
+impl Board {
+    fn take(&self, batch: Batch) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = &mut *seen;
+        match batch {
+            Batch::Hosts(list) => {
+                list.apply(&mut seen.hosts);
+                seen.first[0] = true;
+            }
+            Batch::Threads(list) => {
+                list.apply(&mut seen.threads);
+                seen.first[1] = true;
+            }
+            Batch::Inbox(list) => {
+                list.apply(&mut seen.inbox);
+                seen.first[2] = true;
+                let link = seen.hosts.first().map(|host| host.link.clone());
+                seen.inboxes.push((link, seen.inbox.clone()));
+            }
+            Batch::Delivery(list) => {
+                list.apply(&mut seen.delivery);
+                seen.first[3] = true;
+            }
+            Batch::Timeline(batch) => {
+                let timeline = seen.timelines.entry(batch.header.thread).or_default();
+                batch.apply(&mut timeline.rows);
+                timeline.header = Some(batch.header);
+            }
+        }
+        self.changed.notify_all();
+    }
+}
+
+/// A device. Dropped, it is closed.
+pub struct Device {
+    core: Option<Arc<Core>>,
+    name: String,
+    dir: PathBuf,
+    host: HostId,
+    board: Arc<Board>,
+    observations: Mutex<Vec<Observation>>,
+    waiter: tokio::runtime::Runtime,
+}
+
+impl Device {
+    /// Opens a data directory without waiting for anything but the first batch of each list.
+    pub fn open(dir: &Path, name: &str, host: HostId) -> Self {
+        let config = CoreConfig {
+            data_dir: dir.to_owned(),
+            device_name: name.to_owned(),
+            platform: "test".to_owned(),
+        };
+        let core = Core::open(config, Arc::new(SystemPlatform::new(dir)))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let waiter = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime to wait on");
+        let device = Self {
+            core: Some(core),
+            name: name.to_owned(),
+            dir: dir.to_owned(),
+            host,
+            board: Arc::default(),
+            observations: Mutex::default(),
+            waiter,
+        };
+        for scope in [Scope::Hosts, Scope::Threads, Scope::Inbox, Scope::Delivery] {
+            device.observe(scope);
+        }
+        device.wait("the first batches", |seen| {
+            seen.first.iter().all(|&first| first).then_some(())
+        });
+        device
+    }
+
+    /// A new device, paired with a host through this address, and caught up with it.
+    pub fn pair(dir: &Path, name: &str, host: &Host, through: Option<SocketAddr>) -> Self {
+        let device = Self::open(dir, name, host.id());
+        let code = host.pairing_code(through);
+        let paired = device.block(device.core().pair(&code));
+        assert_eq!(paired, Ok(host.id()), "{name} pairs");
+        device.synchronised();
+        device
+    }
+
+    /// Closes it and opens it again.
+    pub fn reopen(mut self) -> Self {
+        let (dir, name, host) = (self.dir.clone(), self.name.clone(), self.host);
+        self.close();
+        drop(self);
+        Self::open(&dir, &name, host)
+    }
+
+    /// Closes it.
+    pub fn close(&mut self) {
+        self.observations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        if let Some(core) = self.core.take() {
+            core.close();
+        }
+    }
+
+    /// The core.
+    pub fn core(&self) -> &Arc<Core> {
+        self.core.as_ref().expect("the device is open")
+    }
+
+    /// Its data directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn observe(&self, scope: Scope) {
+        let board = self.board.clone();
+        let observation = self
+            .core()
+            .observe(scope, Arc::new(move |batch| board.take(batch)));
+        self.observations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(observation);
+    }
+
+    /// Opens a thread.
+    pub fn watch(&self, thread: ThreadId) {
+        self.observe(Scope::Timeline {
+            host: self.host,
+            thread,
+            tail: 400,
+        });
+        self.wait("the thread's first batch", |seen| {
+            seen.timelines.contains_key(&thread).then_some(())
+        });
+    }
+
+    /// What is shown now.
+    pub fn seen(&self) -> Seen {
+        self.board
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Waits until what is shown has what is looked for.
+    ///
+    /// # Panics
+    /// It takes too long; says what is shown instead.
+    pub fn wait<T>(&self, what: &str, mut look: impl FnMut(&Seen) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        let mut seen = self
+            .board
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(found) = look(&seen) {
+                return found;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                seen.inboxes.clear();
+                panic!(
+                    "{} waited {PATIENCE:?} for {what}; it shows {seen:#?}",
+                    self.name
+                );
+            }
+            seen = self
+                .board
+                .changed
+                .wait_timeout(seen, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Waits for a future of the core.
+    pub fn block<T>(&self, future: impl Future<Output = T>) -> T {
+        self.waiter
+            .block_on(async { tokio::time::timeout(PATIENCE, future).await })
+            .unwrap_or_else(|_| {
+                let mut seen = self.seen();
+                seen.inboxes.clear();
+                panic!("{} waited {PATIENCE:?}; it shows {seen:#?}", self.name)
+            })
+    }
+
+    /// Waits until what is shown is what the host has.
+    pub fn synchronised(&self) {
+        self.wait("the host", |seen| {
+            let host = seen.hosts.iter().find(|row| row.host == self.host)?;
+            (host.link == LinkState::Synchronised).then_some(())
+        });
+    }
+
+    /// Waits until the connection to the host is gone.
+    pub fn offline(&self) {
+        self.wait("the connection's end", |seen| {
+            let host = seen.hosts.iter().find(|row| row.host == self.host)?;
+            matches!(host.link, LinkState::Unreachable { .. }).then_some(())
+        });
+    }
+
+    /// Waits until the connection to the host is gone, or something else is so.
+    pub fn offline_or(&self, otherwise: impl Fn() -> bool) {
+        let offline = |seen: &Seen| {
+            let host = seen.hosts.iter().find(|row| row.host == self.host);
+            host.is_some_and(|host| matches!(host.link, LinkState::Unreachable { .. }))
+        };
+        crate::until("the connection's end", || {
+            if otherwise() || offline(&self.seen()) {
+                Ok(())
+            } else {
+                Err("connected".to_owned())
+            }
+        });
+    }
+
+    /// Makes it try to connect at once, as a phone does when its network changes.
+    pub fn network_changes(&self) {
+        for network in [Network::Unmetered, Network::Metered] {
+            self.core().set_environment(Environment {
+                network,
+                ..Environment::default()
+            });
+        }
+    }
+
+    /// Submits a command.
+    pub fn submit(&self, thread: Option<ThreadId>, body: CommandBody) -> Ticket {
+        let ticket = self
+            .core()
+            .submit(NewCommand {
+                host: self.host,
+                thread,
+                body,
+            })
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        ticket
+            .durable()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        ticket
+    }
+
+    /// What came of a command.
+    pub fn outcome(&self, ticket: &Ticket) -> TicketOutcome {
+        self.block(ticket.outcome())
+    }
+
+    /// Waits until the host took a command.
+    pub fn accepted(&self, ticket: &Ticket) {
+        let outcome = self.outcome(ticket);
+        assert!(
+            matches!(outcome, TicketOutcome::Accepted { .. }),
+            "{}: {outcome:?}",
+            self.name
+        );
+    }
+
+    /// Waits until the host refused a command.
+    pub fn refused(&self, ticket: &Ticket) -> Refusal {
+        match self.outcome(ticket) {
+            TicketOutcome::Refused { refusal } => refusal,
+            other => panic!("{}: {other:?}", self.name),
+        }
+    }
+
+    /// Makes a thread in workspace `demo` and opens it.
+    pub fn new_thread(&self, agent: &str, mode: Mode) -> ThreadId {
+        let ticket = self.submit(
+            None,
+            CommandBody::ThreadCreate {
+                title: format!("with {agent}"),
+                workspace: WorkspaceId::from("demo"),
+                selection: Selection {
+                    agent: AgentName::from(agent),
+                    model: None,
+                    effort: None,
+                    mode,
+                },
+            },
+        );
+        self.accepted(&ticket);
+        self.watch(ticket.thread());
+        ticket.thread()
+    }
+
+    /// Sends a message that starts a run, or is queued behind the one that goes on.
+    pub fn say(&self, thread: ThreadId, text: &str) -> Ticket {
+        self.submit(
+            Some(thread),
+            CommandBody::MessageSend {
+                text: text.to_owned(),
+                attachments: Vec::new(),
+                dispatch: DispatchMode::StartImmediately,
+                accept_stop: Vec::new(),
+            },
+        )
+    }
+
+    /// Answers a request as it is shown, by one of its options.
+    pub fn choose(&self, row: &InboxRow, option: &str) -> Ticket {
+        self.answer_with(row.thread, row.request, row.content_hash, option)
+    }
+
+    /// Answers whatever is named.
+    pub fn answer_with(
+        &self,
+        thread: ThreadId,
+        request: RequestId,
+        content_hash: ContentHash,
+        option: &str,
+    ) -> Ticket {
+        let answer = Answer::Choose {
+            option: OptionId::from(option),
+            note: None,
+        };
+        self.submit(
+            Some(thread),
+            CommandBody::RequestAnswer {
+                request,
+                content_hash,
+                answer,
+            },
+        )
+    }
+
+    /// Answers a question by choices and words.
+    pub fn reply(&self, row: &InboxRow, replies: Vec<QuestionReply>) -> Ticket {
+        let answer = Answer::Reply { replies };
+        let (request, content_hash) = (row.request, row.content_hash);
+        self.submit(
+            Some(row.thread),
+            CommandBody::RequestAnswer {
+                request,
+                content_hash,
+                answer,
+            },
+        )
+    }
+
+    /// Asks the active run of a thread to stop.
+    pub fn interrupt(&self, thread: ThreadId) -> Ticket {
+        let (run, attempt) = self.wait("a run that can be stopped", |seen| {
+            let active = seen
+                .timelines
+                .get(&thread)?
+                .header
+                .as_ref()?
+                .active
+                .as_ref()?;
+            Some((active.run, active.attempt?))
+        });
+        self.submit(
+            Some(thread),
+            CommandBody::RunInterrupt {
+                run,
+                attempt,
+                hold_queue: false,
+            },
+        )
+    }
+
+    /// Waits until a thread asks something that it has not yet got an answer to.
+    pub fn asked(&self, thread: ThreadId) -> InboxRow {
+        self.wait("a request", |seen| {
+            seen.inbox
+                .iter()
+                .find(|row| {
+                    row.thread == thread && row.state == pilothouse_engine::InboxState::Pending
+                })
+                .cloned()
+        })
+    }
+
+    /// Waits until nothing runs or waits in a thread any more, and its last run has this ordinal.
+    pub fn ended(&self, thread: ThreadId, ordinal: u32) -> EndedRun {
+        self.wait("the run's end", |seen| {
+            let timeline = seen.timelines.get(&thread)?;
+            timeline
+                .last_run()
+                .filter(|run| run.ordinal == ordinal && timeline.is_idle())
+        })
+    }
+
+    /// Waits until the run of this ordinal has ended, as completed.
+    pub fn completed(&self, thread: ThreadId, ordinal: u32) {
+        let run = self.ended(thread, ordinal);
+        assert_eq!(
+            run.status,
+            RunStatus::Completed,
+            "{:#?}",
+            self.timeline(thread)
+        );
+    }
+
+    /// Waits until a thread is idle.
+    pub fn idle(&self, thread: ThreadId) -> Timeline {
+        self.wait("the thread to be idle", |seen| {
+            seen.timelines
+                .get(&thread)
+                .filter(|timeline| timeline.is_idle())
+                .cloned()
+        })
+    }
+
+    /// Waits until a request has a status that is looked for.
+    pub fn status<T>(
+        &self,
+        thread: ThreadId,
+        request: RequestId,
+        look: impl Fn(&RequestStatus) -> Option<T>,
+    ) -> T {
+        crate::until("the request's status", || {
+            // Between the feed's word that it waits no more and the thread's own entries it is not held at all.
+            let held = self
+                .held_request(thread, request)
+                .map_err(|error| error.to_string())?;
+            let status = held.request.status;
+            look(&status).ok_or_else(|| format!("{status:?}"))
+        })
+    }
+
+    /// A thread as it is shown.
+    pub fn timeline(&self, thread: ThreadId) -> Timeline {
+        self.seen()
+            .timelines
+            .get(&thread)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// A request, open or closed, as far as it is held.
+    pub fn request(&self, thread: ThreadId, request: RequestId) -> RequestPage {
+        self.held_request(thread, request)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
+    fn held_request(
+        &self,
+        thread: ThreadId,
+        request: RequestId,
+    ) -> Result<RequestPage, QueryError> {
+        let thread = Some(thread);
+        match self.core().query(Query::Request {
+            host: self.host,
+            thread,
+            request,
+        })? {
+            Page::Request(page) => Ok(*page),
+            other => panic!("{}: {other:?}", self.name),
+        }
+    }
+
+    /// The digest of a thread, as it is held.
+    pub fn digest(&self, thread: ThreadId) -> Result<Digest, QueryError> {
+        match self.core().query(Query::Digest {
+            host: self.host,
+            thread,
+        })? {
+            Page::Digest { digest, .. } => Ok(digest),
+            other => panic!("{}: {other:?}", self.name),
+        }
+    }
+
+    /// Waits until a thread's digest is that of the host's log.
+    pub fn same_as(&self, host: &Host, thread: ThreadId) {
+        crate::until(&format!("{} to have the host's digest", self.name), || {
+            let (own, theirs) = (self.digest(thread), host.digest(thread));
+            if own.as_ref() == Ok(&theirs) {
+                Ok(())
+            } else {
+                Err(format!("{own:?} here, {theirs:?} there"))
+            }
+        });
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What of an inbox a person would compare.
+pub fn ids(rows: &[InboxRow]) -> Vec<RequestId> {
+    rows.iter().map(|row| row.request).collect()
+}

@@ -1,0 +1,203 @@
+//! The real `pilothouse host`, as a process with a state directory of its own.
+
+use crate::{places, process::Process};
+use pilothouse_domain::{CommandId, Digest, HostId, Outcome, ThreadId};
+use pilothouse_store::{LedgerReader, StoreError};
+use pilothouse_wire::offer::PairingOffer;
+use serde_json::Value;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+};
+
+/// A host: its state stays when its process is killed.
+pub struct Host {
+    dir: PathBuf,
+    state: PathBuf,
+    config: PathBuf,
+    home: PathBuf,
+    process: Option<Process>,
+    address: SocketAddr,
+    id: HostId,
+}
+
+impl Host {
+    /// Starts one on a free port.
+    pub fn start(dir: &Path, state: PathBuf, config: PathBuf) -> Self {
+        let home = dir.join("home");
+        std::fs::create_dir_all(&home).expect("a home for the host");
+        let mut host = Self {
+            dir: dir.to_owned(),
+            state,
+            config,
+            home,
+            process: None,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            id: HostId::default(),
+        };
+        host.restart();
+        host
+    }
+
+    /// A command of the `pilothouse` program, in the host's environment.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(places::pilothouse());
+        command
+            .env("HOME", &self.home)
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_STATE_HOME");
+        command
+    }
+
+    /// The daemon, not yet started.
+    pub fn daemon(&self) -> Command {
+        let mut command = self.command();
+        command
+            .arg("host")
+            .arg("--json")
+            .arg("--state")
+            .arg(&self.state)
+            .arg("--config")
+            .arg(&self.config);
+        command
+            .arg("--listen")
+            .arg(self.address.to_string())
+            .current_dir(&self.home);
+        command
+    }
+
+    /// Starts it again, on the port that it had.
+    ///
+    /// # Panics
+    /// It runs already, or it does not start.
+    pub fn restart(&mut self) {
+        assert!(self.process.is_none(), "the host runs already");
+        let process = Process::start("host", self.daemon(), &self.dir);
+        let ready = process.json("where it listens", |line| line["listening"].is_string());
+        let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
+        self.address = text("listening").parse().expect("an address");
+        self.id = text("host").parse().expect("a host id");
+        self.process = Some(process);
+    }
+
+    /// SIGKILL, as a crash would end it.
+    pub fn kill_9(&mut self) {
+        self.process.take().expect("the host runs").kill_9();
+    }
+
+    /// Asks it to end, and waits.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.process.take().expect("the host runs").stop()
+    }
+
+    /// The running daemon.
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("the host runs")
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its id.
+    pub fn id(&self) -> HostId {
+        self.id
+    }
+
+    /// Its state directory.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Its configuration file.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// A pairing code, made as its person makes it; with another address in place of the host's, if one is given.
+    pub fn pairing_code(&self, through: Option<SocketAddr>) -> String {
+        let mut command = self.command();
+        command
+            .arg("pair")
+            .arg("--json")
+            .arg("--no-wait")
+            .arg("--state")
+            .arg(&self.state);
+        let output = command.output().expect("`pilothouse pair` can be run");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let code = said
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .find_map(|line| line["code"].as_str().map(str::to_owned));
+        let Some(code) = code else {
+            panic!(
+                "`pilothouse pair` gave no code: {said}{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        };
+        let Some(through) = through else { return code };
+        let mut offer = PairingOffer::parse(&code).expect("the host writes codes that can be read");
+        offer.addresses = vec![through.to_string()];
+        offer.to_text().expect("an offer with one address")
+    }
+
+    /// The agent processes that serve it now.
+    pub fn agents(&self) -> Vec<u32> {
+        let dirs = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = dirs.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let own = self.process().id();
+        pids.filter(|pid| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.lines().any(|line| {
+                line.strip_prefix("PPid:")
+                    .is_some_and(|parent| parent.trim() == own.to_string())
+            })
+        })
+        .collect()
+    }
+
+    /// Reads the host's ledger, beside the running daemon.
+    ///
+    /// # Panics
+    /// It cannot be read.
+    pub fn ledger<T>(&self, work: impl FnOnce(&LedgerReader) -> Result<T, StoreError>) -> T {
+        let reader =
+            LedgerReader::open(&self.state).unwrap_or_else(|error| panic!("the ledger: {error}"));
+        work(&reader).unwrap_or_else(|error| panic!("the ledger: {error}"))
+    }
+
+    /// What the ledger keeps as a command's outcome.
+    pub fn outcome(&self, command: CommandId) -> Option<Outcome> {
+        self.ledger(|ledger| ledger.outcome(command))
+    }
+
+    /// A thread's digest by its log alone.
+    pub fn digest(&self, thread: ThreadId) -> Digest {
+        self.ledger(|ledger| {
+            ledger.consistent(|reads| {
+                let snapshot = reads.snapshot(thread)?;
+                Ok(snapshot.state.digest(&snapshot.cursor))
+            })
+        })
+    }
+
+    /// Replays every thread's log, checks its chain, and compares state, rows and summary with what was kept.
+    ///
+    /// # Panics
+    /// Something differs.
+    pub fn verify(&self) {
+        let threads = self.ledger(|ledger| ledger.threads());
+        assert!(!threads.is_empty(), "there is nothing to verify");
+        let reader =
+            LedgerReader::open(&self.state).unwrap_or_else(|error| panic!("the ledger: {error}"));
+        for thread in threads {
+            let verified =
+                reader.consistent::<_, pilothouse_store::Difference>(|reads| reads.verify(thread));
+            if let Err(difference) = verified {
+                panic!("{difference}: {difference:#?}");
+            }
+        }
+    }
+}

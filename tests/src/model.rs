@@ -1,0 +1,142 @@
+//! The scripted model server: what the agent's model answers, and its own count of what reached it.
+
+use crate::{places, process::Process};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+/// A running model server.
+pub struct Model {
+    _process: Process,
+    port: u16,
+    log: PathBuf,
+}
+
+/// How often a prompt that was marked by `[[id:MARK]]` reached the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark {
+    /// Requests that had it anywhere in their conversation.
+    pub requests: u64,
+    /// How often it stood in one request at most; 2 means that it was delivered twice.
+    pub most_in_one_request: u64,
+    /// Requests that began a turn with it.
+    pub first_steps: u64,
+}
+
+impl Model {
+    /// Starts one on a free port.
+    pub fn start(dir: &Path) -> Self {
+        let log = dir.join("model.jsonl");
+        let mut command = Command::new("node");
+        command
+            .arg(places::model_server())
+            .arg("0")
+            .arg(&log)
+            .arg("--exit-with-stdin");
+        let process = Process::start("model", command, dir);
+        let port = process.line("its port", |line| {
+            line.strip_prefix("model on ")?.parse().ok()
+        });
+        Self {
+            _process: process,
+            port,
+            log,
+        }
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Registers what a prompt with `[[script:NAME]]` is answered with: a JSON list of steps.
+    pub fn script(&self, name: &str, steps: &Value) {
+        self.ask("PUT", &format!("/_script/{name}"), &steps.to_string());
+    }
+
+    /// Lets every step that holds NAME go on.
+    pub fn release(&self, name: &str) {
+        self.ask("PUT", &format!("/_release/{name}"), "");
+    }
+
+    /// Waits until a script was asked for `count` times.
+    ///
+    /// # Panics
+    /// It was not.
+    pub fn reached(&self, name: &str, count: u64) {
+        let ms = crate::PATIENCE.as_millis();
+        let answer = self.ask("GET", &format!("/_wait/{name}?count={count}&ms={ms}"), "");
+        assert_eq!(
+            answer["reached"],
+            true,
+            "the model was asked for {name}: {}",
+            self.counts()
+        );
+    }
+
+    /// Counts of all requests, scripts and marks.
+    pub fn counts(&self) -> Value {
+        self.ask("GET", "/_log", "")
+    }
+
+    /// How often a script was asked for its step.
+    pub fn steps(&self, name: &str, step: u64) -> u64 {
+        self.counts()["scripts"][name]["steps"][step.to_string()]
+            .as_u64()
+            .unwrap_or(0)
+    }
+
+    /// What it knows of a mark; zeros if it never saw it.
+    pub fn mark(&self, mark: &str) -> Mark {
+        let counts = self.counts();
+        let seen = &counts["marks"][mark];
+        let number = |field: &str| seen[field].as_u64().unwrap_or(0);
+        Mark {
+            requests: number("requests"),
+            most_in_one_request: number("most_in_one_request"),
+            first_steps: number("first_steps"),
+        }
+    }
+
+    /// The newest user message of every request so far, in order.
+    pub fn prompts(&self) -> Vec<String> {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines
+            .filter_map(|line| line["user"].as_str().map(str::to_owned))
+            .collect()
+    }
+
+    fn ask(&self, verb: &str, path: &str, body: &str) -> Value {
+        let exchange = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_read_timeout(Some(crate::PATIENCE + Duration::from_secs(10)))?;
+            // HTTP/1.0: the answer comes in one piece and ends with the connection.
+            write!(
+                stream,
+                "{verb} {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let answer =
+            exchange().unwrap_or_else(|error| panic!("the model server, {verb} {path}: {error}"));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        assert!(
+            head.contains(" 200 "),
+            "the model server, {verb} {path}: {answer}"
+        );
+        serde_json::from_str(body)
+            .unwrap_or_else(|error| panic!("the model server, {verb} {path}: {error}: {body}"))
+    }
+}

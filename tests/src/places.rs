@@ -1,0 +1,75 @@
+//! Where the real programs are.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+/// The repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ stands in the repository")
+}
+
+fn given(variable: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(env::var_os(variable).filter(|value| !value.is_empty())?);
+    assert!(
+        path.exists(),
+        "{variable} names {}, which does not exist",
+        path.display()
+    );
+    Some(path)
+}
+
+/// The `pilothouse` program: `PILOTHOUSE_BIN`, else the one that was built beside this test.
+pub fn pilothouse() -> PathBuf {
+    given("PILOTHOUSE_BIN").unwrap_or_else(|| {
+        let test = env::current_exe().expect("a program knows its file");
+        let beside = test
+            .parent()
+            .and_then(Path::parent)
+            .map(|profile| profile.join("pilothouse"));
+        beside.filter(|path| path.exists()).unwrap_or_else(|| {
+            panic!(
+                "no pilothouse beside {}; run `cargo build -p pilothouse-host` first",
+                test.display()
+            )
+        })
+    })
+}
+
+/// The scripted model server: `PILOTHOUSE_MODEL_SERVER`, else the repository's.
+pub fn model_server() -> PathBuf {
+    given("PILOTHOUSE_MODEL_SERVER").unwrap_or_else(|| root().join("tests/model/model.mjs"))
+}
+
+/// The pinned codex: `PILOTHOUSE_CODEX`, else what `scripts/agents` has installed or now installs.
+pub fn codex() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    let find = || {
+        let output = Command::new(root().join("scripts/agents"))
+            .arg("codex")
+            .output()
+            .expect("scripts/agents can be run");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "scripts/agents could not install codex: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        PathBuf::from(
+            said.lines()
+                .last()
+                .expect("scripts/agents prints where codex is"),
+        )
+    };
+    given("PILOTHOUSE_CODEX").unwrap_or_else(|| FOUND.get_or_init(find).clone())
+}
+
+/// A file of tests/support.
+pub fn support(name: &str) -> PathBuf {
+    root().join("tests/support").join(name)
+}

@@ -1,0 +1,247 @@
+//! A TCP proxy between a device and its host: it sees bytes of TLS only, and can hold or cut them.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From the device to the host.
+    Up,
+    /// From the host to the device.
+    Down,
+}
+
+#[derive(Default)]
+struct Line {
+    held: [bool; 2],
+    /// Bytes that may still pass before everything is cut.
+    left: [Option<u64>; 2],
+    refusing: bool,
+    /// One number per cut: bytes of a connection made before are not let through any more.
+    cuts: u64,
+    open: Vec<(TcpStream, TcpStream)>,
+    /// Bytes passed or held so far.
+    arrived: [u64; 2],
+    connections: u64,
+}
+
+struct Shared {
+    line: Mutex<Line>,
+    changed: Condvar,
+    ended: AtomicBool,
+    host: Mutex<SocketAddr>,
+}
+
+impl Shared {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Line)) {
+        change(&mut self.line());
+        self.changed.notify_all();
+    }
+}
+
+/// A running proxy.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+impl Proxy {
+    /// Listens on a free port of 127.0.0.1 and passes everything on to a host.
+    pub fn start(host: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound port");
+        let shared = Arc::new(Shared {
+            line: Mutex::default(),
+            changed: Condvar::new(),
+            ended: AtomicBool::new(false),
+            host: Mutex::new(host),
+        });
+        let accepting = shared.clone();
+        thread::spawn(move || {
+            for device in listener.incoming() {
+                if accepting.ended.load(Ordering::Acquire) {
+                    return;
+                }
+                if let Ok(device) = device {
+                    connect(&accepting, device);
+                }
+            }
+        });
+        Self { shared, address }
+    }
+
+    /// Where devices connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Passes later connections on to another address of the host.
+    pub fn set_host(&self, host: SocketAddr) {
+        *self
+            .shared
+            .host
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = host;
+    }
+
+    /// Keeps bytes of one direction back from now on.
+    pub fn hold(&self, way: Way) {
+        self.shared.change(|line| line.held[way as usize] = true);
+    }
+
+    /// Lets bytes of both directions pass again, those kept back first.
+    pub fn resume(&self) {
+        self.shared.change(|line| line.held = [false; 2]);
+    }
+
+    /// Ends every connection at once, with what was kept back; later connections pass freely.
+    pub fn cut(&self) {
+        self.shared.change(|line| {
+            line.held = [false; 2];
+            line.left = [None; 2];
+            line.cut();
+        });
+    }
+
+    /// Cuts everything as soon as so many more bytes went one way; later connections pass freely.
+    pub fn cut_after(&self, way: Way, bytes: u64) {
+        self.shared
+            .change(|line| line.left[way as usize] = Some(bytes));
+    }
+
+    /// Ends every connection and lets none through until told otherwise.
+    pub fn refuse(&self, refuse: bool) {
+        self.shared.change(|line| {
+            line.refusing = refuse;
+            if refuse {
+                line.held = [false; 2];
+                line.cut();
+            }
+        });
+    }
+
+    /// Bytes that came from one side so far, passed on or held.
+    pub fn arrived(&self, way: Way) -> u64 {
+        self.shared.line().arrived[way as usize]
+    }
+
+    /// Connections so far.
+    pub fn connections(&self) -> u64 {
+        self.shared.line().connections
+    }
+
+    /// Waits until more bytes than `count` came from one side.
+    pub fn more_than(&self, way: Way, count: u64) {
+        let line = self.shared.line();
+        let waiting = |line: &mut Line| line.arrived[way as usize] <= count;
+        let (line, timeout) = self
+            .shared
+            .changed
+            .wait_timeout_while(line, crate::PATIENCE, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(
+            !timeout.timed_out(),
+            "no byte went {way:?} after the first {:?}",
+            line.arrived
+        );
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Release);
+        self.cut();
+        // Wakes the accepting thread.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Line {
+    fn cut(&mut self) {
+        self.cuts += 1;
+        for (device, host) in self.open.drain(..) {
+            let _ = device.shutdown(Shutdown::Both);
+            let _ = host.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn connect(shared: &Arc<Shared>, device: TcpStream) {
+    let address = *shared.host.lock().unwrap_or_else(PoisonError::into_inner);
+    if shared.line().refusing {
+        return;
+    }
+    let Ok(host) = TcpStream::connect(address) else {
+        return;
+    };
+    let pair = || Ok::<_, std::io::Error>((device.try_clone()?, host.try_clone()?));
+    let (Ok(open), Ok(back)) = (pair(), pair()) else {
+        return;
+    };
+    let _ = device.set_nodelay(true);
+    let _ = host.set_nodelay(true);
+    let cuts = {
+        let mut line = shared.line();
+        line.open.push(open);
+        line.connections += 1;
+        line.cuts
+    };
+    let up = shared.clone();
+    thread::spawn(move || pass(&up, Way::Up, cuts, device, back.1));
+    let down = shared.clone();
+    thread::spawn(move || pass(&down, Way::Down, cuts, host, back.0));
+}
+
+fn pass(shared: &Shared, way: Way, cuts: u64, mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        let length = match from.read(&mut buffer) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => length,
+        };
+        shared.change(|line| line.arrived[way as usize] += length as u64);
+        let mut line = shared.line();
+        while line.held[way as usize] && line.cuts == cuts {
+            line = shared
+                .changed
+                .wait(line)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if line.cuts != cuts {
+            break;
+        }
+        let mut passing = length;
+        let mut last = false;
+        if let Some(left) = &mut line.left[way as usize] {
+            let all = usize::try_from(*left).unwrap_or(usize::MAX);
+            passing = length.min(all);
+            *left -= passing as u64;
+            last = *left == 0;
+        }
+        drop(line);
+        if to.write_all(&buffer[..passing]).is_err() {
+            break;
+        }
+        if last {
+            shared.change(|line| {
+                line.left = [None; 2];
+                line.cut();
+            });
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,202 @@
+//! A world for one test: everything that has to run, in a directory that goes away with it.
+
+use crate::{device::Device, host::Host, model::Model, places, proxy::Proxy};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::TempDir;
+
+/// What a world is to have.
+#[derive(Default)]
+pub struct Setup {
+    fakes: Vec<(String, Vec<String>)>,
+    codex_arguments: Vec<String>,
+    state: Option<PathBuf>,
+}
+
+impl Setup {
+    /// Real codex and nothing else.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Another agent that claims to be codex: tests/support/fake-codex.mjs with these arguments.
+    pub fn fake(mut self, name: &str, arguments: &[&str]) -> Self {
+        self.fakes.push((
+            name.to_owned(),
+            arguments.iter().map(|&text| text.to_owned()).collect(),
+        ));
+        self
+    }
+
+    /// Arguments of real codex after `app-server`.
+    pub fn codex_arguments(mut self, arguments: &[&str]) -> Self {
+        self.codex_arguments = arguments.iter().map(|&text| text.to_owned()).collect();
+        self
+    }
+
+    /// Where the host keeps its state.
+    pub fn state(mut self, state: &Path) -> Self {
+        self.state = Some(state.to_owned());
+        self
+    }
+
+    /// Starts it all.
+    pub fn start(self) -> World {
+        let dir = tempfile::Builder::new()
+            .prefix("pilothouse-")
+            .tempdir()
+            .expect("a temporary directory");
+        let root = dir.path();
+        let model = Model::start(root);
+        let workspace = root.join("workspace");
+        make_workspace(&workspace);
+        let codex_home = root.join("codex-home");
+        write_codex_home(&codex_home, model.port());
+        let config = root.join("host.toml");
+        fs::write(&config, self.config(root, &workspace, &codex_home)).expect("host.toml");
+        let state = self.state.unwrap_or_else(|| root.join("state"));
+        let host = Host::start(root, state, config);
+        World {
+            host,
+            model,
+            workspace,
+            dir,
+        }
+    }
+
+    fn config(&self, root: &Path, workspace: &Path, codex_home: &Path) -> String {
+        let text = |value: &str| serde_json::Value::from(value).to_string();
+        let path = |path: &Path| text(&path.to_string_lossy());
+        let list = |parts: &[String]| {
+            parts
+                .iter()
+                .map(|part| text(part))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let mut command = vec![
+            places::codex().to_string_lossy().into_owned(),
+            "app-server".to_owned(),
+        ];
+        command.extend(self.codex_arguments.iter().cloned());
+        let agent_home = root.join("agent-home");
+        fs::create_dir_all(&agent_home).expect("a home for the agent");
+        let mut out = format!(
+            "[host]\nname = \"e2e\"\n\n[workspaces.demo]\npath = {}\n\n[agents.codex]\nprotocol = \"codex\"\ncommand = [{}]\nenv = {{ CODEX_HOME = {}, LOCAL_KEY = \"local\", HOME = {} }}\n",
+            path(workspace),
+            list(&command),
+            path(codex_home),
+            path(&agent_home),
+        );
+        for (name, arguments) in &self.fakes {
+            let mut command = vec![
+                "node".to_owned(),
+                places::support("fake-codex.mjs")
+                    .to_string_lossy()
+                    .into_owned(),
+            ];
+            command.extend(arguments.iter().cloned());
+            let _ = write!(
+                out,
+                "\n[agents.{name}]\nprotocol = \"codex\"\ncommand = [{}]\n",
+                list(&command)
+            );
+        }
+        out
+    }
+}
+
+/// A running world. Dropped, it is gone: host first, so that its agents go with it.
+pub struct World {
+    /// The host.
+    pub host: Host,
+    /// The model behind codex.
+    pub model: Model,
+    /// The workspace `demo`, a git repository.
+    pub workspace: PathBuf,
+    dir: TempDir,
+}
+
+impl World {
+    /// Real codex and nothing else.
+    pub fn start() -> Self {
+        Setup::new().start()
+    }
+
+    /// The world's directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A device, paired.
+    pub fn device(&self, name: &str) -> Device {
+        Device::pair(&self.dir().join(name), name, &self.host, None)
+    }
+
+    /// A proxy before the host, and a device that knows no other way to it.
+    pub fn device_behind_proxy(&self, name: &str) -> (Device, Proxy) {
+        let proxy = Proxy::start(self.host.address());
+        let device = Device::pair(
+            &self.dir().join(name),
+            name,
+            &self.host,
+            Some(proxy.address()),
+        );
+        (device, proxy)
+    }
+
+    /// A file of the workspace.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.workspace.join(name)
+    }
+
+    /// What is in a file of the workspace, if it is there.
+    pub fn text_of(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.file(name)).ok()
+    }
+}
+
+fn make_workspace(dir: &Path) {
+    fs::create_dir_all(dir).expect("a workspace");
+    fs::write(dir.join("README.md"), "A workspace.\n").expect("a file");
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .args([
+                "-c",
+                "user.name=test",
+                "-c",
+                "user.email=test@example.invalid",
+            ])
+            .args(arguments)
+            .current_dir(dir)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .expect("git is installed");
+        assert!(
+            output.status.success(),
+            "git {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "--message", "begin"]);
+}
+
+fn write_codex_home(dir: &Path, port: u16) {
+    let output = Command::new(places::root().join("scripts/agents"))
+        .arg("home")
+        .arg(dir)
+        .arg(port.to_string())
+        .output()
+        .expect("scripts/agents can be run");
+    assert!(
+        output.status.success(),
+        "scripts/agents home: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,206 @@
+//! One approval, end to end: codex asks, the device shows exactly what is asked, the answer reaches codex.
+
+use crate::stories::{asked_to_run, conversation, patches, runs};
+use pilothouse_domain::{
+    Mode, RequestStatus, RunStatus,
+    request::{AnswerDelivery, OptionEffect, RequestKind},
+};
+use pilothouse_engine::RowContent;
+use pilothouse_tests::{Cli, World};
+
+#[test]
+fn an_allowed_command_runs_once_and_only_after_the_answer() {
+    let world = World::start();
+    let device = world.device("phone");
+    let (thread, row) = asked_to_run(&world, &device, "allow", "echo allowed >> allow.txt");
+
+    assert_eq!(row.kind, RequestKind::Command);
+    assert!(row.verified, "{row:#?}");
+    let command = row.subject.command.as_deref().unwrap();
+    assert_eq!(
+        command, "/bin/bash -lc 'echo allowed >> allow.txt'",
+        "exactly what would run"
+    );
+    assert_eq!(
+        row.subject.cwd.as_deref(),
+        world.workspace.to_str(),
+        "exactly where"
+    );
+    assert!(row.shown.contains(command), "{}", row.shown);
+    assert_eq!(
+        world.text_of("allow.txt"),
+        None,
+        "nothing ran before the answer"
+    );
+
+    let answered = device.choose(&row, "accept");
+    device.accepted(&answered);
+    device.completed(thread, 1);
+    assert_eq!(world.text_of("allow.txt").as_deref(), Some("allowed\n"));
+    assert_eq!(
+        conversation(&device, thread),
+        [
+            "go [[script:allow]] [[id:allow]]",
+            "I will run it.",
+            "After it."
+        ]
+    );
+    let status = device.request(thread, row.request).request.status;
+    assert!(
+        matches!(
+            status,
+            RequestStatus::Answered {
+                delivery: AnswerDelivery::Confirmed,
+                by: Some(_),
+                ..
+            }
+        ),
+        "{status:?}"
+    );
+    assert!(device.seen().inbox.is_empty());
+    assert_eq!(world.model.mark("allow").first_steps, 1);
+    world.host.verify();
+}
+
+#[test]
+fn a_denied_command_does_not_run_and_the_turn_goes_on() {
+    let world = World::start();
+    let device = world.device("phone");
+    let (thread, row) = asked_to_run(&world, &device, "deny", "echo denied >> deny.txt");
+    let answered = device.choose(&row, "decline");
+    device.accepted(&answered);
+    device.completed(thread, 1);
+    assert_eq!(world.text_of("deny.txt"), None);
+    assert_eq!(
+        conversation(&device, thread).last().map(String::as_str),
+        Some("After it.")
+    );
+    assert_eq!(world.model.steps("deny", 1), 1, "the model was told");
+    world.host.verify();
+}
+
+#[test]
+fn a_file_change_shows_its_diff_and_allowed_for_the_session_is_applied() {
+    let world = World::start();
+    let device = world.device("phone");
+    world.model.script("patch", &patches(&["one.txt"]));
+    let thread = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(thread, "go [[script:patch]]"));
+    let row = device.asked(thread);
+    assert_eq!(row.kind, RequestKind::FileChange, "{row:#?}");
+    let change = &row.subject.changes[0];
+    assert!(change.path.ends_with("one.txt"), "{row:#?}");
+    assert!(change.diff.text.contains("patched"), "{row:#?}");
+    let session = row
+        .subject
+        .options
+        .iter()
+        .find(|option| option.effect == OptionEffect::AllowSession);
+    let option = session
+        .unwrap_or_else(|| panic!("offered for the session: {row:#?}"))
+        .id
+        .clone();
+    assert_eq!(world.text_of("one.txt"), None);
+
+    device.accepted(&device.choose(&row, option.as_str()));
+    device.completed(thread, 1);
+    assert_eq!(world.text_of("one.txt").as_deref(), Some("patched\n"));
+    let changed = |content: &RowContent| matches!(content, RowContent::FileChange { .. });
+    assert!(
+        device
+            .timeline(thread)
+            .rows
+            .iter()
+            .any(|row| changed(&row.content))
+    );
+    world.host.verify();
+}
+
+#[test]
+fn interrupted_while_it_asks_the_run_ends_and_the_question_with_it() {
+    let world = World::start();
+    let device = world.device("phone");
+    let (thread, row) = asked_to_run(&world, &device, "stop", "echo stopped >> stop.txt");
+    device.accepted(&device.interrupt(thread));
+    let run = device.ended(thread, 1);
+    assert_eq!(run.status, RunStatus::Interrupted);
+    assert!(device.seen().inbox.is_empty());
+    let status = device.request(thread, row.request).request.status;
+    assert_eq!(status, RequestStatus::Withdrawn);
+    assert_eq!(world.text_of("stop.txt"), None);
+
+    world.model.script("next", &runs("echo next >> next.txt"));
+    device.accepted(&device.say(thread, "again [[script:next]]"));
+    let row = device.asked(thread);
+    device.accepted(&device.choose(&row, "accept"));
+    device.completed(thread, 2);
+    assert_eq!(world.text_of("next.txt").as_deref(), Some("next\n"));
+    world.host.verify();
+}
+
+#[test]
+fn the_terminal_client_tells_and_answers_the_whole_story() {
+    let world = World::start();
+    let cli = Cli::paired(world.dir(), "terminal", &world.host);
+    world.model.script("cli", &runs("echo terminal >> cli.txt"));
+    let said = cli.run(
+        &world.host,
+        &[
+            "new",
+            "--agent",
+            "codex",
+            "--workspace",
+            "demo",
+            "From a terminal",
+        ],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    let thread = said.only("created")["thread"].as_str().unwrap().to_owned();
+    let said = cli.run(&world.host, &["send", &thread, "go [[script:cli]]"]);
+    assert_eq!(said.code, 0, "{said:#?}");
+
+    let said = cli.run(&world.host, &["inbox", "--wait", "--timeout", "60"]);
+    assert_eq!(said.code, 0, "{said:#?}");
+    let asked = said.only("request");
+    assert_eq!(asked["state"], "pending");
+    assert_eq!(
+        asked["subject"]["command"],
+        "/bin/bash -lc 'echo terminal >> cli.txt'"
+    );
+    assert_eq!(world.text_of("cli.txt"), None);
+
+    let request = asked["request"].as_str().unwrap();
+    let hash = asked["content_hash"].as_str().unwrap();
+    let said = cli.run(
+        &world.host,
+        &[
+            "answer",
+            request,
+            "--allow",
+            "--hash",
+            hash,
+            "--timeout",
+            "60",
+        ],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    assert_eq!(said.only("answered")["status"], "answered");
+    let said = cli.run(
+        &world.host,
+        &["watch", &thread, "--until-idle", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    assert_eq!(world.text_of("cli.txt").as_deref(), Some("terminal\n"));
+
+    let said = cli.run(
+        &world.host,
+        &["answer", request, "--deny", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 3, "a second answer is refused: {said:#?}");
+    let said = cli.run(
+        &world.host,
+        &["answer", "zzzzzzzz", "--allow", "--timeout", "10"],
+    );
+    assert_eq!(said.code, 5, "there is no such request: {said:#?}");
+    world.host.verify();
+}

@@ -1,0 +1,99 @@
+//! Disks that are full, and directories that cannot be written to.
+
+use crate::stories::says;
+use pilothouse_domain::Mode;
+use pilothouse_engine::DeliveryState;
+use pilothouse_tests::{
+    Setup, World,
+    mount::{self, Mount},
+    process::Process,
+};
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
+
+/// Writes until nothing more fits.
+fn fill(dir: &Path) {
+    let mut file = File::create(dir.join("filler")).unwrap();
+    let block = vec![0x5a; 4096];
+    while file.write_all(&block).is_ok() {}
+    while file.write_all(&[0x5a]).is_ok() {}
+}
+
+#[test]
+fn on_a_full_disk_commands_wait_and_are_delivered_once_when_there_is_room_again() {
+    if !mount::allowed() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let _small = Mount::tmpfs(dir.path(), 6 * 1024);
+    let world = Setup::new().state(&dir.path().join("state")).start();
+    let device = world.device("phone");
+    world.model.script("before", &says("Room."));
+    let thread = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(thread, "[[script:before]]"));
+    device.completed(thread, 1);
+
+    fill(dir.path());
+    // The files that are there may have some room inside: a message that is larger than any of it.
+    let bulk = "word ".repeat(20_000);
+    world.model.script("after", &says("Room again."));
+    let sent = device.say(thread, &format!("[[script:after]] [[id:after]] {bulk}"));
+    let reason = device.wait("the message to wait for the disk", |seen| {
+        seen.delivery.iter().find_map(|row| match &row.state {
+            DeliveryState::Waiting { reason } => Some(reason.clone()),
+            _ => None,
+        })
+    });
+    assert!(reason.contains("disk is full"), "{reason}");
+    assert_eq!(sent.poll_outcome(), None, "a full disk is no final answer");
+    // The host still answers: what is there can be read.
+    let header = device.timeline(thread).header;
+    assert!(header.is_some_and(|header| header.synchronised));
+
+    fs::remove_file(dir.path().join("filler")).unwrap();
+    device.accepted(&sent);
+    device.completed(thread, 2);
+    let mark = world.model.mark("after");
+    assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
+    device.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn a_read_only_state_directory_is_named_with_what_to_do() {
+    if !mount::allowed() {
+        return;
+    }
+    let mut world = World::start();
+    assert!(world.host.stop().success());
+    let state = world.host.state().to_owned();
+    let _fixed = Mount::read_only(&state);
+    let mut failed = Process::start("read-only", world.host.daemon(), world.dir());
+    let status = failed.ended();
+    assert_eq!(status.code(), Some(1));
+    let said = failed.errors();
+    assert!(
+        said.contains(&*state.to_string_lossy()),
+        "names the directory: {said}"
+    );
+    assert!(
+        said.contains("read-only") || said.contains("Read-only"),
+        "says what is wrong: {said}"
+    );
+    assert!(failed.output().is_empty(), "it never claimed to listen");
+}
+
+#[test]
+fn a_second_host_on_the_same_state_is_told_who_has_it() {
+    let world = World::start();
+    let mut second = Process::start("second", world.host.daemon(), world.dir());
+    assert_eq!(second.ended().code(), Some(1));
+    let said = second.errors();
+    assert!(
+        said.contains(&world.host.process().id().to_string()),
+        "names the process: {said}"
+    );
+}

@@ -1,0 +1,18 @@
+//! The stories of the issue, with real codex, a real host process, TLS and devices: one test binary.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where it fails"
+)]
+
+mod approvals;
+mod bad_agents;
+mod cases;
+mod crashes;
+mod cuts;
+mod disks;
+mod rebuild;
+mod stories;
+mod two_devices;
