@@ -1,4 +1,5 @@
 //! The `pilothouse` program: a host's daemon with its verbs, and a terminal client that is a device like any other.
+#![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
 use pilothouse_host::{client, logging, verbs};

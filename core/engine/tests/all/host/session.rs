@@ -1,0 +1,319 @@
+//! One connection of the small host.
+
+use super::*;
+
+/// One connection.
+pub(super) struct Session {
+    world: Arc<Mutex<World>>,
+    changed: watch::Sender<u64>,
+    device: DeviceId,
+    outgoing: Outgoing<HostMessage>,
+    subs: BTreeMap<SubId, (ThreadId, u64)>,
+    feed: Option<(SubId, u64)>,
+    at: usize,
+    kicks: u64,
+}
+
+impl Session {
+    pub(super) async fn run(
+        established: Established,
+        world: Arc<Mutex<World>>,
+        mut versions: watch::Receiver<u64>,
+        changed: watch::Sender<u64>,
+    ) {
+        let (peer, key, binding) = (
+            established.peer_hash(),
+            established.peer,
+            established.binding.clone(),
+        );
+        let (mut outgoing, mut incoming) = established.host_ends();
+        let known = world.lock().unwrap().paired.get(&peer).copied();
+        let opening = match read_opening(&mut incoming, known.is_some()).await {
+            Ok(opening) => opening,
+            Err(error) => {
+                if let Some(reason) = error.bye() {
+                    say_bye(&mut outgoing, reason).await;
+                }
+                return;
+            }
+        };
+        let device = match opening {
+            Opening::Pair(pair) => {
+                let answer = {
+                    let mut world = world.lock().unwrap();
+                    let device = DeviceId::from_bytes([world.paired.len() as u8 + 1; 16]);
+                    world
+                        .secrets
+                        .redeem(&pair.proof, &binding, &key, 0)
+                        .map(|()| {
+                            world.paired.insert(peer, device);
+                            Paired {
+                                device_id: device,
+                                host_id: HOST,
+                                host_name: "studio".to_owned(),
+                                scopes: Scope::ALL.to_vec(),
+                            }
+                        })
+                };
+                answer_pair(&mut outgoing, answer).await;
+                return;
+            }
+            Opening::Hello(_) => known.unwrap(),
+        };
+        let (welcome, kicks, at) = {
+            let mut world = world.lock().unwrap();
+            world.connections += 1;
+            (welcome(&world, device), world.kicks, world.happened.len())
+        };
+        let mut session = Self {
+            world,
+            changed,
+            device,
+            outgoing,
+            subs: BTreeMap::new(),
+            feed: None,
+            at,
+            kicks,
+        };
+        if session
+            .say(HostMessage::Welcome(Box::new(welcome)))
+            .await
+            .is_none()
+        {
+            return;
+        }
+        loop {
+            tokio::select! {
+                message = incoming.receive() => match message {
+                    Ok(message) => if session.take(message).await.is_none() { return },
+                    Err(ReceiveError::Decode(error)) => panic!("{error}"),
+                    Err(_) => return,
+                },
+                changed = versions.changed() => {
+                    if changed.is_err() || session.push().await.is_none() { return }
+                }
+            }
+        }
+    }
+
+    async fn say(&mut self, message: HostMessage) -> Option<()> {
+        self.outgoing.send(&message).await.ok()
+    }
+
+    async fn cut(&mut self) {
+        let _ = self
+            .outgoing
+            .frames()
+            .close(Close::new(CloseCode::GoingAway, ""))
+            .await;
+    }
+
+    async fn take(&mut self, message: DeviceMessage) -> Option<()> {
+        match message {
+            DeviceMessage::SubscribeFeed { sub, cursor } => {
+                let update = {
+                    let world = self.world.lock().unwrap();
+                    let good = cursor
+                        .filter(|at| at.epoch == world.epoch && at.revision <= world.revision);
+                    world.feed(good.map_or(0, |at| at.revision), good.is_none())
+                };
+                self.feed = Some((sub, update.cursor.revision));
+                self.say(HostMessage::Feed {
+                    sub,
+                    update: Box::new(update),
+                })
+                .await
+            }
+            DeviceMessage::Subscribe {
+                sub,
+                thread,
+                cursor,
+                ..
+            } => {
+                let (answer, entries) = {
+                    let world = self.world.lock().unwrap();
+                    let answer = world.subscribed(thread, cursor);
+                    let from = answer
+                        .as_ref()
+                        .filter(|a| a.gap.is_none())
+                        .and(cursor)
+                        .map(|at| at.seq as usize);
+                    let entries = from.map(|from| world.threads[&thread].entries[from..].to_vec());
+                    (answer, entries.unwrap_or_default())
+                };
+                let Some(answer) = answer else {
+                    return self
+                        .say(HostMessage::Error(WireError {
+                            about: ErrorAbout::Sub { sub },
+                            code: ErrorCode::NotFound,
+                            message: "no such thread".to_owned(),
+                            next_step: "look at the list".to_owned(),
+                        }))
+                        .await;
+                };
+                self.subs.insert(sub, (thread, answer.high_water.seq));
+                self.say(HostMessage::Subscribed {
+                    sub,
+                    thread,
+                    answer: Box::new(answer),
+                })
+                .await?;
+                if !entries.is_empty() {
+                    self.say(HostMessage::Entries { sub, entries }).await?;
+                }
+                Some(())
+            }
+            DeviceMessage::Unsubscribe { sub } => {
+                self.subs.remove(&sub);
+                Some(())
+            }
+            DeviceMessage::Command { command } => {
+                let (outcome, cut, mute) = {
+                    let mut world = self.world.lock().unwrap();
+                    let outcome = world.command(
+                        Actor::Device {
+                            device: self.device,
+                        },
+                        &command,
+                    );
+                    let cut = world.cuts > 0;
+                    world.cuts = world.cuts.saturating_sub(1);
+                    world.version += 1;
+                    self.changed.send_replace(world.version);
+                    (outcome, cut, world.mute)
+                };
+                if cut {
+                    self.cut().await;
+                    return None;
+                }
+                if mute {
+                    return Some(());
+                }
+                self.say(HostMessage::Outcome {
+                    command_id: command.id,
+                    outcome: Some(outcome),
+                })
+                .await
+            }
+            DeviceMessage::OutcomeQuery { command_ids } => {
+                for command_id in command_ids {
+                    let outcome = {
+                        let mut world = self.world.lock().unwrap();
+                        world.asked += 1;
+                        world.outcomes.get(&command_id).cloned()
+                    };
+                    self.say(HostMessage::Outcome {
+                        command_id,
+                        outcome,
+                    })
+                    .await?;
+                }
+                Some(())
+            }
+            DeviceMessage::Query { id, query } => {
+                let answer = match query {
+                    Query::OlderItems { .. } => {
+                        QueryAnswer::Result(QueryResult::OlderItems(OlderItems {
+                            rows: Vec::new(),
+                            older: false,
+                        }))
+                    }
+                    _ => QueryAnswer::Error(WireError {
+                        about: ErrorAbout::Query { id },
+                        code: ErrorCode::NotFound,
+                        message: "no such text".to_owned(),
+                        next_step: String::new(),
+                    }),
+                };
+                self.say(HostMessage::Result { id, answer }).await
+            }
+            DeviceMessage::Ping { nonce } => {
+                self.say(HostMessage::Pong {
+                    nonce,
+                    host_time_ms: 0,
+                })
+                .await
+            }
+            DeviceMessage::Bye { .. } => None,
+            DeviceMessage::Hello(_) | DeviceMessage::Pair(_) => None,
+        }
+    }
+
+    async fn push(&mut self) -> Option<()> {
+        let (kicked, revoked, happened) = {
+            let world = self.world.lock().unwrap();
+            let happened = world.happened[self.at..].to_vec();
+            self.at = world.happened.len();
+            (world.kicks != self.kicks, world.revoked, happened)
+        };
+        if revoked {
+            say_bye(&mut self.outgoing, ByeReason::Revoked).await;
+            return None;
+        }
+        if kicked {
+            self.cut().await;
+            return None;
+        }
+        for happened in happened {
+            match happened {
+                Happened::Live(thread, live) => {
+                    if self.subs.values().any(|(of, _)| *of == thread) {
+                        self.say(HostMessage::Live { thread, live }).await?;
+                    }
+                }
+                Happened::Entries(thread, seq) => {
+                    let subs: Vec<(SubId, u64)> = self
+                        .subs
+                        .iter()
+                        .filter(|(_, (of, seen))| *of == thread && *seen < seq)
+                        .map(|(sub, (_, seen))| (*sub, *seen))
+                        .collect();
+                    for (sub, seen) in subs {
+                        let entries = self.world.lock().unwrap().threads[&thread].entries
+                            [seen as usize..seq as usize]
+                            .to_vec();
+                        self.subs.insert(sub, (thread, seq));
+                        self.say(HostMessage::Entries { sub, entries }).await?;
+                    }
+                }
+            }
+        }
+        if let Some((sub, seen)) = self.feed {
+            let update = {
+                let world = self.world.lock().unwrap();
+                (!world.feed_held && world.revision > seen).then(|| world.feed(seen, false))
+            };
+            if let Some(update) = update {
+                self.feed = Some((sub, update.cursor.revision));
+                self.say(HostMessage::Feed {
+                    sub,
+                    update: Box::new(update),
+                })
+                .await?;
+            }
+        }
+        Some(())
+    }
+}
+
+fn welcome(world: &World, device: DeviceId) -> Welcome {
+    Welcome {
+        protocol: 1,
+        host_id: HOST,
+        host_name: "studio".to_owned(),
+        software: "fake".to_owned(),
+        epoch: world.epoch,
+        limits: Limits::default(),
+        commands: CommandBody::NAMES
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect(),
+        log_formats: vec![pilothouse_domain::entry::LOG_FORMAT],
+        state_version: pilothouse_domain::state::STATE_VERSION,
+        decide_version: pilothouse_domain::state::DECIDE_VERSION,
+        policy: policy(),
+        device_id: device,
+        scopes: Scope::ALL.to_vec(),
+        host_time_ms: 0,
+    }
+}
