@@ -154,7 +154,6 @@ impl Lane {
             }
             Plan::Interrupt {
                 incarnation,
-                thread,
                 turn,
                 run,
                 attempt,
@@ -165,10 +164,16 @@ impl Lane {
                         outcome: EffectOutcome::TurnEnded,
                     };
                 };
-                let taken = match running.runtime.interrupting() {
-                    Some(interrupting) => interrupting.interrupt(thread, turn).await,
-                    None => Err(InterruptError::NotTaken {
+                let taken = match (running.runtime.interrupting(), turn) {
+                    (Some(interrupting), Some((thread, turn))) => {
+                        interrupting.interrupt(thread, turn).await
+                    }
+                    (None, _) => Err(InterruptError::NotTaken {
                         problem: "it offers none".into(),
+                    }),
+                    // The steps that need no turn are left: an agent that answers nothing must not run for ever.
+                    (_, None) => Err(InterruptError::NotTaken {
+                        problem: "it has not said which turn it is".into(),
                     }),
                 };
                 let outcome = match taken {

@@ -23,8 +23,8 @@ pub(crate) enum Plan {
     /// Stop a turn.
     Interrupt {
         incarnation: Incarnation,
-        thread: NativeId,
-        turn: NativeId,
+        /// Conversation and turn; `None` while the agent has not said which turn it is, as one that answers nothing.
+        turn: Option<(NativeId, NativeId)>,
         run: RunId,
         attempt: AttemptId,
     },

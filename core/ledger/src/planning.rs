@@ -66,11 +66,10 @@ impl Work {
                     .map(|turn| native_turn(tx, turn))
                     .transpose()?
                     .flatten();
-                match (slot, live(state), native) {
-                    (Some(_), Some(incarnation), Some((thread, turn))) => Some(Plan::Interrupt {
+                match (slot, live(state)) {
+                    (Some(_), Some(incarnation)) => Some(Plan::Interrupt {
                         incarnation,
-                        thread,
-                        turn,
+                        turn: native,
                         run: *run,
                         attempt: *attempt,
                     }),

@@ -12,7 +12,7 @@ use pilothouse_providers::contract::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 use tokio::sync::mpsc;
 
@@ -71,7 +71,19 @@ pub(crate) struct Runtimes {
     wrapper: Vec<String>,
     pid_dir: PathBuf,
     jobs: mpsc::WeakSender<Job>,
-    running: tokio::sync::Mutex<BTreeMap<RuntimeKey, Arc<Running>>>,
+    table: tokio::sync::Mutex<Table>,
+    /// One lock per process: held while it is started, so that a second thread of the same agent waits for it and those
+    /// of other agents do not.
+    gates: Mutex<BTreeMap<RuntimeKey, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// Which processes there are. Its lock is never held while something is waited for.
+#[derive(Default)]
+struct Table {
+    running: BTreeMap<RuntimeKey, Arc<Running>>,
+    /// Being started; one that is no longer here when it has started has ended already.
+    starting: BTreeSet<Incarnation>,
+    closed: bool,
 }
 
 impl Runtimes {
@@ -86,8 +98,15 @@ impl Runtimes {
             wrapper,
             pid_dir,
             jobs,
-            running: tokio::sync::Mutex::default(),
+            table: tokio::sync::Mutex::default(),
+            gates: Mutex::default(),
         }
+    }
+
+    fn gate(&self, key: &RuntimeKey) -> Arc<tokio::sync::Mutex<()>> {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+        Arc::clone(gates.entry(key.clone()).or_default())
     }
 
     /// The process that serves a thread, started if it does not run.
@@ -111,12 +130,16 @@ impl Runtimes {
             workspace: (sharing == ProcessSharing::PerWorkspace).then(|| workspace.clone()),
             thread: (sharing == ProcessSharing::PerThread).then_some(thread),
         };
-        // Held while starting: a second thread of the same agent waits for the one process.
-        let mut running = self.running.lock().await;
-        if let Some(found) = running.get(&key) {
-            return Ok(Arc::clone(found));
-        }
+        let gate = self.gate(&key);
+        let _starting = gate.lock().await;
         let incarnation = random_incarnation(agent)?;
+        {
+            let mut table = self.table.lock().await;
+            if let Some(found) = table.running.get(&key) {
+                return Ok(Arc::clone(found));
+            }
+            table.starting.insert(incarnation);
+        }
         let (events, inbox) = mpsc::channel(BATCHES);
         let (ready, version) = tokio::sync::oneshot::channel();
         let facts = SessionFacts {
@@ -139,7 +162,13 @@ impl Runtimes {
             wrapper: self.wrapper.clone(),
             pid_file: Some(self.pid_dir.join(format!("{incarnation}.pid"))),
         };
-        let runtime = start(spec, launch, events).await?;
+        let runtime = match start(spec, launch, events).await {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                self.table.lock().await.starting.remove(&incarnation);
+                return Err(error);
+            }
+        };
         let version = version.await.unwrap_or_default();
         let found = Arc::new(Running {
             facts: facts.clone(),
@@ -147,16 +176,31 @@ impl Runtimes {
             runtime,
             opened: Mutex::default(),
         });
-        running.insert(key, Arc::clone(&found));
+        let closed = {
+            let mut table = self.table.lock().await;
+            if table.starting.remove(&incarnation) && !table.closed {
+                table.running.insert(key, Arc::clone(&found));
+            }
+            table.closed
+        };
+        if closed {
+            found.runtime.stop().await;
+            return Err(StartError::Spawn {
+                agent: agent.clone(),
+                program: String::new(),
+                problem: "the host is stopping".into(),
+            });
+        }
         tokio::spawn(reap_when_idle(Arc::downgrade(&found), self.jobs.clone()));
         Ok(found)
     }
 
     /// The process of an incarnation, if it still runs.
     pub(crate) async fn find(&self, incarnation: Incarnation) -> Option<Arc<Running>> {
-        self.running
+        self.table
             .lock()
             .await
+            .running
             .values()
             .find(|running| running.facts.incarnation == incarnation)
             .cloned()
@@ -164,18 +208,22 @@ impl Runtimes {
 
     /// Forgets a process that ended.
     pub(crate) async fn forget(&self, incarnation: Incarnation) {
-        self.running
-            .lock()
-            .await
+        let mut table = self.table.lock().await;
+        table.starting.remove(&incarnation);
+        table
+            .running
             .retain(|_, running| running.facts.incarnation != incarnation);
+        drop(table);
         let _ = tokio::fs::remove_file(self.pid_dir.join(format!("{incarnation}.pid"))).await;
     }
 
     /// Stops all processes.
     pub(crate) async fn stop_all(&self) {
-        let running: Vec<_> = std::mem::take(&mut *self.running.lock().await)
-            .into_values()
-            .collect();
+        let running: Vec<_> = {
+            let mut table = self.table.lock().await;
+            table.closed = true;
+            std::mem::take(&mut table.running).into_values().collect()
+        };
         join_all(running.iter().map(|running| running.runtime.stop())).await;
         for running in running {
             let _ = tokio::fs::remove_file(

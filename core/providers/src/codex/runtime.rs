@@ -261,6 +261,8 @@ impl Outlet {
                 },
             }
         }
+        // Read before its input is closed here, which is done for one that ended by itself, too.
+        let stopped = *session.closing.borrow();
         let exit = match exit {
             Some(exit) => exit,
             // It speaks no more, or nothing that is codex: it is of no use, and is ended.
@@ -288,12 +290,12 @@ impl Outlet {
             self.send(first).await;
         }
         if self.held.is_none() {
-            let end = self.end(exit, broken).await;
+            let end = self.end(exit, broken, stopped).await;
             self.send(vec![end]).await;
         }
     }
 
-    async fn end(&self, exit: Exit, broken: bool) -> ProviderEvent {
+    async fn end(&self, exit: Exit, broken: bool, stopped: bool) -> ProviderEvent {
         let stderr = self.session.process.stderr();
         stderr.finished(AFTER_EXIT).await;
         let (reason, what) = if broken {
@@ -301,7 +303,7 @@ impl Outlet {
                 LostReason::ProtocolError,
                 format!("{UNREADABLE_LIMIT} unreadable lines in a row; it was ended"),
             )
-        } else if *self.session.closing.borrow() {
+        } else if stopped {
             (LostReason::Stopped, "the host stopped it".to_owned())
         } else {
             (LostReason::AgentExited, format!("codex ended: {exit}"))
