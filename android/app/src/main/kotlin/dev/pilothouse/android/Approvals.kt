@@ -10,6 +10,7 @@ import kotlinx.coroutines.flow.Flow
 import kotlinx.coroutines.flow.MutableStateFlow
 import kotlinx.coroutines.flow.SharingStarted
 import kotlinx.coroutines.flow.StateFlow
+import kotlinx.coroutines.flow.catch
 import kotlinx.coroutines.flow.combine
 import kotlinx.coroutines.flow.distinctUntilChanged
 import kotlinx.coroutines.flow.stateIn
@@ -35,15 +36,16 @@ class Approvals(
     private val given = MutableStateFlow(emptyMap<RequestKey, GivenAnswer>())
     private val reviewing = MutableStateFlow<RequestKey?>(null)
     private val foreground = MutableStateFlow(false)
+    private val trouble = MutableStateFlow<String?>(null)
     private val drawing = Mutex()
 
-    val state: StateFlow<InboxState> = combine(waiting, given, reviewing, clock) { items, answers, open, now ->
-        InboxState(items.orEmpty().map { withAnswer(it, answers[it.key]) }, now, open?.text)
+    val state: StateFlow<InboxState> = combine(waiting, given, reviewing, clock, trouble) { items, answers, open, now, problem ->
+        InboxState(items.orEmpty().map { withAnswer(it, answers[it.key]) }, now, open?.text, problem)
     }.stateIn(scope, SharingStarted.WhileSubscribed(STOP_AFTER_MS), InboxState(emptyList(), 0))
 
     fun start() {
         scope.launch {
-            core.inbox.collect { items ->
+            core.inbox.catch { if (it is CoreUnavailable) trouble.value = it.message else throw it }.collect { items ->
                 waiting.value = items
                 draw()
             }
@@ -64,6 +66,8 @@ class Approvals(
         when (event) {
             is InboxEvent.Review -> review(waiting.value?.firstOrNull { it.id == event.id }?.key)
             InboxEvent.CloseReview -> review(null)
+            // Pairing is no matter of a request.
+            InboxEvent.PairHost -> Unit
             is InboxEvent.Answer -> scope.launch { decide(Answer(event.key, event.contentHash, event.option.id, event.option.effect)) }
         }
     }
@@ -125,7 +129,8 @@ class Approvals(
     }
 
     private fun withAnswer(item: RequestItem, given: GivenAnswer?): RequestItem = when {
-        given == null || item.progress != Progress.Waiting -> item
+        given == null || item.progress == Progress.Sending -> item
+        item.progress == Progress.Settled -> given.outcome?.let { item.copy(status = words.of(given.answer, it)) } ?: item
         given.outcome == null -> item.copy(progress = Progress.Sending, status = words.sending)
         given.settles(item) -> item.copy(progress = Progress.Settled, status = words.of(given.answer, given.outcome))
         else -> item.copy(problem = problem(given))

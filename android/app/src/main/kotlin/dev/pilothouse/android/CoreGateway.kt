@@ -10,7 +10,10 @@ import kotlinx.coroutines.flow.Flow
  * notification sees a type of the core.
  */
 interface CoreGateway {
-    /** What waits on any host and what became of it: always the whole list, the stored one at once, then every change. */
+    /**
+     * What waits on any host and what became of it: always the whole list, the stored one at once, then every change.
+     * Fails with [CoreUnavailable].
+     */
     val inbox: Flow<List<RequestItem>>
 
     /**
@@ -19,12 +22,24 @@ interface CoreGateway {
      */
     suspend fun answer(answer: Answer): String
 
-    /** Drives the outbox until it is known what became of the command, however long that takes. */
+    /**
+     * Waits until it is known what became of the command, however long that takes; also of one of an earlier process.
+     * @throws CoreUnavailable where the same question later may be answered
+     */
     suspend fun outcome(answer: Answer, commandId: String): Outcome
 
     /** Tells whether a person looks at the app, and at which request. */
     fun setEnvironment(foreground: Boolean, visibleRequest: RequestKey?)
+
+    /**
+     * Pairs with the host whose code this is and returns that host's name. Waits for the network.
+     * @throws CoreUnavailable where it did not come about
+     */
+    suspend fun pair(code: String): String
 }
+
+/** The core does not open, was closed, or could not do what was asked; [message] says to a person why and what to do. */
+class CoreUnavailable(override val message: String, cause: Throwable? = null) : Exception(message, cause)
 
 /** One answer to exactly one text: [contentHash] names the text, [optionId] is one of the request's own options. */
 data class Answer(val key: RequestKey, val contentHash: String, val optionId: String, val effect: Effect)

@@ -15,8 +15,12 @@ import androidx.work.WorkerParameters
 /** Keeps the process alive until the host has confirmed one answer. Stopped by the system, it is started again. */
 class DeliverWorker(context: Context, parameters: WorkerParameters, private val approvals: Approvals) : CoroutineWorker(context, parameters) {
     override suspend fun doWork(): Result {
-        approvals.deliver(Delivery.of(inputData))
-        return Result.success()
+        return try {
+            approvals.deliver(Delivery.of(inputData))
+            Result.success()
+        } catch (_: CoreUnavailable) {
+            Result.retry()
+        }
     }
 
     companion object {

@@ -15,9 +15,12 @@ import androidx.compose.runtime.getValue
 import androidx.lifecycle.compose.collectAsStateWithLifecycle
 import dev.pilothouse.android.ui.InboxEvent
 import dev.pilothouse.android.ui.InboxScreen
+import dev.pilothouse.android.ui.PairEvent
+import dev.pilothouse.android.ui.PairScreen
 
 class MainActivity : ComponentActivity() {
     private val approvals get() = pilothouse.approvals
+    private val pairing get() = pilothouse.pairing
     private val askForNotifications = registerForActivityResult(ActivityResultContracts.RequestPermission()) {}
 
     override fun onCreate(savedInstanceState: Bundle?) {
@@ -26,10 +29,15 @@ class MainActivity : ComponentActivity() {
         if (savedInstanceState == null) open(intent)
         setContent {
             val state by approvals.state.collectAsStateWithLifecycle()
+            val shownPairing by pairing.state.collectAsStateWithLifecycle()
             BackHandler(state.reviewing != null) { approvals.onEvent(InboxEvent.CloseReview) }
+            BackHandler(shownPairing != null) { pairing.onEvent(PairEvent.Close) }
             // Asked when there is something to be told about, not at the first start.
             if (state.requests.isNotEmpty()) LaunchedEffect(Unit) { askOnce() }
-            InboxScreen(state, approvals::onEvent)
+            when (val shown = shownPairing) {
+                null -> InboxScreen(state) { if (it == InboxEvent.PairHost) pairing.open("") else approvals.onEvent(it) }
+                else -> PairScreen(shown, pairing::onEvent)
+            }
         }
     }
 
@@ -48,13 +56,21 @@ class MainActivity : ComponentActivity() {
         open(intent)
     }
 
-    /** A notification opens its request for review. */
-    private fun open(intent: Intent) = intent.data?.let(::requestKey)?.let(approvals::review)
+    /** A notification opens its request for review; a host's code opens the question whether to pair. */
+    private fun open(intent: Intent) {
+        val uri = intent.data ?: return
+        if (uri.toString().startsWith(PAIRING_PREFIX)) pairing.open(uri.toString()) else requestKey(uri)?.let(approvals::review)
+    }
 
     private fun askOnce() {
         val permission = Manifest.permission.POST_NOTIFICATIONS
         if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.TIRAMISU && checkSelfPermission(permission) != PackageManager.PERMISSION_GRANTED) {
             askForNotifications.launch(permission)
         }
+    }
+
+    private companion object {
+        /** What every pairing code begins with. */
+        const val PAIRING_PREFIX = "pilothouse:pair?"
     }
 }

@@ -2,11 +2,17 @@ package dev.pilothouse.android
 
 import android.app.Application
 import android.content.Context
+import android.os.Build
 import androidx.work.Configuration
+import dev.pilothouse.Pilothouse
+import dev.pilothouse.core.CoreConfig
 import kotlinx.coroutines.CoroutineDispatcher
 import kotlinx.coroutines.CoroutineScope
 import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.ExperimentalCoroutinesApi
 import kotlinx.coroutines.SupervisorJob
+import kotlinx.coroutines.async
+import kotlinx.coroutines.cancel
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.flow.Flow
 import kotlinx.coroutines.flow.flow
@@ -18,8 +24,12 @@ import java.security.SecureRandom
  * collaborators through here; tests replace them by a subclass (robolectric.properties names it).
  */
 open class PilothouseApp : Application(), Configuration.Provider {
-    /** Opened on first use, which is on a background thread: loading the library takes a third of a second. */
-    open val core: CoreGateway by lazy { error("the core comes with the bindings") }
+    /** Opened from the start on a background thread: loading the library takes a third of a second. */
+    private val opening = lazy { scope.async(Dispatchers.IO) { openCore() } }
+
+    open val core: CoreGateway by lazy { PilothouseGateway(this, opening.value, scope) }
+
+    open val deviceKey: DeviceKey by lazy { KeystoreKey(this) }
 
     /** Milliseconds since the epoch, now and then. */
     open val clock: Flow<Long> = flow {
@@ -33,7 +43,8 @@ open class PilothouseApp : Application(), Configuration.Provider {
 
     val scope by lazy { CoroutineScope(SupervisorJob() + background) }
     val notifications by lazy { Notifications(this, ::newNonce) }
-    val approvals by lazy { Approvals(core, notifications, ResourceWords(this), scope, clock) { DeliverWorker.schedule(this, it) } }
+    val pairing by lazy { Pairing(core, scope) }
+    open val approvals by lazy { Approvals(core, notifications, ResourceWords(this), scope, clock) { DeliverWorker.schedule(this, it) } }
 
     override val workManagerConfiguration: Configuration
         get() = Configuration.Builder().setWorkerFactory(PilothouseWorkerFactory { approvals }).build()
@@ -42,6 +53,26 @@ open class PilothouseApp : Application(), Configuration.Provider {
         super.onCreate()
         notifications.createChannels()
         scope.launch { approvals.start() }
+    }
+
+    /** Never on a phone, where processes are killed; what runs the app in a process of its own ends it so. */
+    override fun onTerminate() {
+        scope.cancel()
+        closeCore()
+        super.onTerminate()
+    }
+
+    /** One that is still opening sees that its scope has ended, and closes itself. */
+    @OptIn(ExperimentalCoroutinesApi::class)
+    private fun closeCore() {
+        val core = if (opening.isInitialized()) opening.value else return
+        if (core.isCompleted && !core.isCancelled) core.getCompleted().close()
+    }
+
+    /** Where nothing is backed up from: a copy of the outbox on another phone would answer in this one's name. */
+    protected open suspend fun openCore(): Pilothouse {
+        val config = CoreConfig(noBackupFilesDir.resolve("core").path, "${Build.MANUFACTURER} ${Build.MODEL}".take(80), "android")
+        return Pilothouse.open(config, AndroidPlatform(deviceKey))
     }
 
     private companion object {

@@ -181,6 +181,16 @@ class DecisionTest {
         assertEquals(listOf("Approve", "Deny", "Review"), shown().labels)
     }
 
+    @Test fun a_job_whose_core_was_closed_is_run_again() {
+        app.core.tells(item)
+        shade.tap(item, "Approve")
+        networkComes(item)
+        app.core.closes(0)
+        shade.settle()
+        assertEquals(WorkInfo.State.ENQUEUED, job(item)?.state)
+        assertEquals("Sending …", shown().title)
+    }
+
     @Test fun the_job_finishes_in_a_process_that_has_not_seen_the_tap() {
         app.core.tells(item)
         app.core.outbox += item.answer(approve)

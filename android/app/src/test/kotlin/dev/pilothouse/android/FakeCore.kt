@@ -5,6 +5,7 @@ import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
 import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.flow.MutableStateFlow
+import kotlinx.coroutines.flow.combine
 import kotlinx.coroutines.flow.filterNotNull
 import kotlinx.coroutines.flow.update
 
@@ -13,7 +14,10 @@ class FakeCore : CoreGateway {
     private val rows = MutableStateFlow<List<RequestItem>?>(null)
     private val outcomes = mutableMapOf<String, CompletableDeferred<Outcome>>()
 
-    override val inbox = rows.filterNotNull()
+    /** Why the core cannot be used. */
+    val trouble = MutableStateFlow<String?>(null)
+
+    override val inbox = combine(rows, trouble) { items, why -> if (why == null) items else throw CoreUnavailable(why) }.filterNotNull()
 
     /** What was written to the outbox, in order; the place in it is the command's id. */
     val outbox = mutableListOf<Answer>()
@@ -29,6 +33,11 @@ class FakeCore : CoreGateway {
 
     fun becomes(key: RequestKey, progress: Progress, status: String = "") =
         rows.update { items -> items?.map { if (it.key == key) it.copy(progress = progress, status = status) else it } }
+
+    /** The core is closed before the host's word. */
+    fun closes(command: Int) {
+        outcomes.remove(command.toString())?.completeExceptionally(CoreUnavailable("closed"))
+    }
 
     /** The host's word on the command, and on its request. */
     fun decides(command: Int, outcome: Outcome) {
@@ -52,6 +61,16 @@ class FakeCore : CoreGateway {
 
     override fun setEnvironment(foreground: Boolean, visibleRequest: RequestKey?) {
         environments += foreground to visibleRequest
+    }
+
+    /** What the next pairing fails with. */
+    var pairingProblem: String? = null
+    val paired = mutableListOf<String>()
+
+    override suspend fun pair(code: String): String {
+        pairingProblem?.let { throw CoreUnavailable(it) }
+        paired += code
+        return "wren"
     }
 
     private fun outcomeOf(command: String) = outcomes.getOrPut(command) { CompletableDeferred() }

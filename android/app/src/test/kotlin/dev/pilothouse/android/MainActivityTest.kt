@@ -1,14 +1,20 @@
 package dev.pilothouse.android
 
+import android.content.Intent
 import android.graphics.Bitmap
+import android.net.Uri
 import androidx.compose.ui.graphics.asAndroidBitmap
 import androidx.compose.ui.test.assertIsDisplayed
+import androidx.compose.ui.test.assertIsNotEnabled
+import androidx.compose.ui.test.assertTextContains
+import androidx.compose.ui.test.assertTextEquals
 import androidx.compose.ui.test.captureToImage
 import androidx.compose.ui.test.junit4.v2.createAndroidComposeRule
 import androidx.compose.ui.test.onNodeWithTag
 import androidx.compose.ui.test.onNodeWithText
 import androidx.compose.ui.test.onRoot
 import androidx.compose.ui.test.performClick
+import androidx.compose.ui.test.performTextInput
 import androidx.lifecycle.Lifecycle
 import androidx.test.platform.app.InstrumentationRegistry
 import org.junit.Assert.assertEquals
@@ -56,6 +62,35 @@ class MainActivityTest {
         rule.onNodeWithText("Waiting for you: 2").assertIsDisplayed()
         rule.activityRule.scenario.moveToState(Lifecycle.State.CREATED)
         assertEquals(false to null, app.core.environments.last())
+    }
+
+    @Test fun a_core_that_does_not_open_says_why() {
+        app.core.trouble.value = "The data directory is damaged: remove it and pair again"
+        rule.onNodeWithText("The data directory is damaged: remove it and pair again").assertIsDisplayed()
+    }
+
+    @Test fun a_link_with_a_code_pairs_only_after_its_person_agreed() {
+        val link = Intent(Intent.ACTION_VIEW, Uri.parse("pilothouse:pair?AWLs9eik7"), app, MainActivity::class.java)
+        rule.activityRule.scenario.onActivity { InstrumentationRegistry.getInstrumentation().callActivityOnNewIntent(it, link) }
+        rule.onNodeWithTag("code").assertTextContains("pilothouse:pair?AWLs9eik7")
+        assertEquals(emptyList<String>(), app.core.paired)
+        rule.onNodeWithTag("pair").performClick()
+        rule.onNodeWithTag("paired").assertIsDisplayed()
+        assertEquals(listOf("pilothouse:pair?AWLs9eik7"), app.core.paired)
+        rule.onNodeWithTag("close-pairing").performClick()
+        rule.onNodeWithText("Nothing waits for you").assertIsDisplayed()
+    }
+
+    @Test fun a_pasted_code_that_does_not_pair_stays_with_the_reason() {
+        app.core.pairingProblem = "The code has expired: run “pilothouse pair” again"
+        rule.onNodeWithTag("pair-host").performClick()
+        rule.onNodeWithTag("pair").assertIsNotEnabled()
+        rule.onNodeWithTag("code").performTextInput("  pilothouse:pair?old ")
+        rule.onNodeWithTag("pair").performClick()
+        rule.onNodeWithTag("pairing-problem").assertTextEquals("The code has expired: run “pilothouse pair” again")
+        app.core.pairingProblem = null
+        rule.onNodeWithTag("pair").performClick()
+        assertEquals(listOf("pilothouse:pair?old"), app.core.paired)
     }
 
     @Test fun screenshot() {

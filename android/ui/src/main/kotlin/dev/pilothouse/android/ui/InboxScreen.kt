@@ -16,6 +16,7 @@ import androidx.compose.material3.MaterialTheme
 import androidx.compose.material3.OutlinedButton
 import androidx.compose.material3.Scaffold
 import androidx.compose.material3.Text
+import androidx.compose.material3.TextButton
 import androidx.compose.material3.TopAppBar
 import androidx.compose.material3.darkColorScheme
 import androidx.compose.material3.lightColorScheme
@@ -26,6 +27,7 @@ import androidx.compose.runtime.remember
 import androidx.compose.runtime.setValue
 import androidx.compose.ui.Alignment
 import androidx.compose.ui.Modifier
+import androidx.compose.ui.graphics.Color
 import androidx.compose.ui.platform.testTag
 import androidx.compose.ui.semantics.LiveRegionMode
 import androidx.compose.ui.semantics.liveRegion
@@ -48,10 +50,21 @@ private fun WaitingList(state: InboxState, onEvent: (InboxEvent) -> Unit) {
     val waiting = state.requests.count { it.progress == Progress.Waiting }
     val heading = if (waiting == 0) "Nothing waits for you" else "Waiting for you: $waiting"
     Scaffold(
-        topBar = { TopAppBar(title = { Text(heading, Modifier.semantics { liveRegion = LiveRegionMode.Polite }) }) },
+        topBar = {
+            TopAppBar(
+                title = { Text(heading, Modifier.semantics { liveRegion = LiveRegionMode.Polite }) },
+                actions = { TextButton({ onEvent(InboxEvent.PairHost) }, Modifier.testTag("pair-host")) { Text("Pair a host") } },
+            )
+        },
     ) { insets ->
         if (state.requests.isEmpty()) {
-            Box(Modifier.padding(insets).fillMaxSize(), Alignment.Center) { Text("Agents that need an answer show up here.") }
+            Box(Modifier.padding(insets).padding(16.dp).fillMaxSize(), Alignment.Center) {
+                Text(
+                    state.problem ?: "Agents that need an answer show up here.",
+                    Modifier.testTag("nothing"),
+                    color = if (state.problem == null) Color.Unspecified else MaterialTheme.colorScheme.error,
+                )
+            }
         } else {
             LazyColumn(
                 Modifier.padding(insets).fillMaxSize(),

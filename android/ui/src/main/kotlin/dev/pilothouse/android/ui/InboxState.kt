@@ -11,6 +11,8 @@ data class InboxState(
     val nowMs: Long,
     /** The [RequestItem.id] of the request that is open for review. */
     val reviewing: String? = null,
+    /** Why nothing can be shown, and what to do. */
+    val problem: String? = null,
 )
 
 /** One request of an agent, complete: it can be judged without looking anywhere else. */
@@ -111,6 +113,7 @@ fun RequestItem.denial(): AnswerOption? =
 sealed interface InboxEvent {
     data class Review(val id: String) : InboxEvent
     data object CloseReview : InboxEvent
+    data object PairHost : InboxEvent
 
     /** [contentHash] is that of the text that was on the screen when the button was touched. */
     data class Answer(val key: RequestKey, val contentHash: String, val option: AnswerOption) : InboxEvent

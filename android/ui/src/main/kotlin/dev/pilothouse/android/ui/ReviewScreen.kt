@@ -85,7 +85,7 @@ private fun Answers(item: RequestItem, readToTheEnd: Boolean, onEvent: (InboxEve
             Modifier.fillMaxWidth().testTag("option-${option.id}"),
             enabled = readToTheEnd || option.effect == Effect.Deny || option.effect == Effect.DenyAndStop,
         ) {
-            Column {
+            Column(Modifier.fillMaxWidth()) {
                 Text(option.label)
                 if (option.reach.isNotEmpty()) Text(option.reach, style = MaterialTheme.typography.bodySmall)
             }
