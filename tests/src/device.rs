@@ -7,12 +7,12 @@ use pilothouse_domain::{
     state::EndedRun, thread::Selection,
 };
 use pilothouse_engine::{
-    Batch, Core, CoreConfig, DeliveryRow, Environment, HostRow, InboxRow, LinkState, Network,
-    NewCommand, Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform,
+    Batch, Core, CoreConfig, DeliveryRow, Environment, HostRow, InboxRow, InboxState, LinkState,
+    Network, NewCommand, Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform,
     ThreadHeader, ThreadRow, Ticket, TicketOutcome, TimelineRow,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -111,6 +111,7 @@ pub struct Device {
     host: HostId,
     board: Arc<Board>,
     observations: Mutex<Vec<Observation>>,
+    asked: Mutex<BTreeSet<RequestId>>,
     waiter: tokio::runtime::Runtime,
 }
 
@@ -135,6 +136,7 @@ impl Device {
             host,
             board: Arc::default(),
             observations: Mutex::default(),
+            asked: Mutex::default(),
             waiter,
         };
         for scope in [Scope::Hosts, Scope::Threads, Scope::Inbox, Scope::Delivery] {
@@ -436,16 +438,24 @@ impl Device {
         )
     }
 
-    /// Waits until a thread asks something that it has not yet got an answer to.
+    /// Waits until a thread asks something that this has not given before.
     pub fn asked(&self, thread: ThreadId) -> InboxRow {
-        self.wait("a request", |seen| {
-            seen.inbox
-                .iter()
-                .find(|row| {
-                    row.thread == thread && row.state == pilothouse_engine::InboxState::Pending
-                })
-                .cloned()
-        })
+        let mut given = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = self.wait("a request", |seen| {
+            let new = |row: &&InboxRow| {
+                row.thread == thread
+                    && row.state == InboxState::Pending
+                    && !given.contains(&row.request)
+            };
+            seen.inbox.iter().find(new).cloned()
+        });
+        given.insert(row.request);
+        row
+    }
+
+    /// Waits until nothing waits for a person.
+    pub fn nothing_waits(&self) {
+        self.wait("an empty inbox", |seen| seen.inbox.is_empty().then_some(()));
     }
 
     /// Waits until nothing runs or waits in a thread any more, and its last run has this ordinal.

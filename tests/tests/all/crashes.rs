@@ -41,7 +41,7 @@ fn after_a_kill_9_of_the_host_every_device_shows_the_request_as_lost_and_the_nex
         });
         assert_eq!(reason, LostReason::HostRestarted);
         device.synchronised();
-        assert!(device.seen().inbox.is_empty());
+        device.nothing_waits();
         let run = device.ended(thread, 1);
         assert_eq!(run.status, RunStatus::Interrupted);
     }
