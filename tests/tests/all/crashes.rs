@@ -5,7 +5,7 @@ use pilothouse_domain::{
     Mode, Refusal, RequestStatus, RunStatus, refusal::ClosedAs, request::LostReason,
 };
 use pilothouse_engine::LinkState;
-use pilothouse_tests::{Cli, Device, Proxy, World, device::ids, process};
+use pilothouse_tests::{Cli, Device, Proxy, World, device::ids, process, until};
 
 #[test]
 fn after_a_kill_9_of_the_host_every_device_shows_the_request_as_lost_and_the_next_message_works() {
@@ -169,5 +169,60 @@ fn a_command_saved_by_a_device_that_was_killed_is_sent_once_by_its_next_life() {
         (mark.first_steps, mark.most_in_one_request, mark.requests),
         (1, 1, 1)
     );
+    world.host.verify();
+}
+
+#[test]
+fn an_answer_recorded_right_before_the_host_was_killed_is_kept_with_its_doubt_and_never_given_twice()
+ {
+    let mut world = World::start();
+    let device = world.device("phone");
+    for round in 0..4 {
+        let name = format!("doubt-{round}");
+        let (thread, row) = asked_to_run(
+            &world,
+            &device,
+            &name,
+            &format!("echo {name} >> {name}.txt"),
+        );
+        let answered = device.choose(&row, "accept");
+        until("the host to record the answer", || {
+            let outcome = world.host.outcome(answered.command_id());
+            outcome.ok_or_else(|| "no outcome".to_owned())
+        });
+        let agents = world.host.agents();
+        world.host.kill_9();
+        for agent in agents {
+            process::gone(agent);
+        }
+        world.host.restart();
+        device.network_changes();
+        device.accepted(&answered);
+        let run = device.ended(thread, 1);
+        device.status(thread, row.request, |status| {
+            let kept = matches!(
+                status,
+                RequestStatus::Answered {
+                    answer: Some(_),
+                    ..
+                } | RequestStatus::Lost {
+                    answer: Some(_),
+                    ..
+                }
+            );
+            kept.then_some(())
+        });
+        let effect = world.text_of(&format!("{name}.txt")).unwrap_or_default();
+        assert!(
+            effect.is_empty() || effect == format!("{name}\n"),
+            "{effect}"
+        );
+        assert!(run.status.is_terminal());
+        world.model.script("on", &says("Going on."));
+        device.accepted(&device.say(thread, "[[script:on]]"));
+        device.completed(thread, 2);
+        assert!(world.model.mark(&name).most_in_one_request <= 1);
+        device.same_as(&world.host, thread);
+    }
     world.host.verify();
 }
