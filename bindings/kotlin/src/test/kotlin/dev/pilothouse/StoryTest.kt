@@ -3,11 +3,13 @@ package dev.pilothouse
 import dev.pilothouse.core.AnswerDelivery
 import dev.pilothouse.core.BlockedOn
 import dev.pilothouse.core.CommandOutcome
+import dev.pilothouse.core.Environment
 import dev.pilothouse.core.HostId
 import dev.pilothouse.core.InboxRow
 import dev.pilothouse.core.InboxState
 import dev.pilothouse.core.ItemStatus
 import dev.pilothouse.core.LinkState
+import dev.pilothouse.core.Network
 import dev.pilothouse.core.OptionEffect
 import dev.pilothouse.core.Page
 import dev.pilothouse.core.Query
@@ -62,6 +64,14 @@ class StoryTest {
         assertNotNull(status.by)
         assertEquals(AnswerDelivery.CONFIRMED, status.delivery)
         gone(row)
+
+        // A short window ends before the beginning; what is older comes when it is asked for.
+        val newest = phone.timeline(host, thread, tail = 1).until("a window of one") { it.rows.size == 1 }
+        assertTrue(newest.header.older)
+        val before = checkNotNull(newest.rows.single().position)
+        val older = assertInstanceOf(Page.Items::class.java, phone.query(Query.OlderItems(host, thread, before, 65_536u)))
+        assertEquals(ended.rows.dropLast(1), older.rows)
+        assertFalse(older.older)
     }
 
     @Test fun `a denied command does not run, and the turn goes on`() = test {
@@ -153,8 +163,11 @@ class StoryTest {
             // Saved while nobody can hear it; it goes out when the host is back.
             again.answer(row, row.option(OptionEffect.ALLOW_ONCE))
             assertInstanceOf(InboxState.Sending::class.java, again.inbox().first().single { it.thread == thread }.state)
+            assertEquals(listOf(row.request), again.delivery().first().map { it.request })
         }
         again!!.use { device ->
+            device.setEnvironment(Environment(foreground = true, network = Network.UNMETERED, visibleRequest = row.request))
+            device.delivery().until("an empty outbox") { it.isEmpty() }
             assertEquals(RunStatus.COMPLETED, ended(thread, device).header.lastStatus)
             assertEquals("$nonce\n", World.file("$nonce.txt").textOrNull())
         }

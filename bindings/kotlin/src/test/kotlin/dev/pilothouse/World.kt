@@ -8,6 +8,7 @@ import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.withTimeout
 import kotlinx.coroutines.withTimeoutOrNull
 import org.junit.jupiter.api.Assertions.fail
+import java.io.File
 import java.net.URI
 import java.net.http.HttpClient
 import java.net.http.HttpRequest
@@ -89,6 +90,20 @@ internal class Program(name: String, dir: Path, command: List<String>, environme
     }
 
     fun signal(name: String) = check(ProcessBuilder("kill", "-$name", "${process.pid()}").start().waitFor() == 0)
+
+    /** Returns when every thread has stopped: on a busy machine some go on for a while after the signal. */
+    fun freeze() {
+        signal("STOP")
+        val deadline = System.nanoTime() + PATIENCE.inWholeNanoseconds
+        while (!stopped()) {
+            check(System.nanoTime() < deadline) { "the process does not stop" }
+            Thread.sleep(1)
+        }
+    }
+
+    private fun stopped(): Boolean = checkNotNull(File("/proc/${process.pid()}/task").listFiles()).all {
+        it.resolve("stat").readText().substringAfterLast(") ").startsWith("T")
+    }
 
     fun end() {
         val children = process.descendants().toList()
@@ -174,7 +189,7 @@ internal class Host(dir: Path, model: Model) {
 
     /** Stops the process as a frozen machine would: connections stay, nobody answers. */
     inline fun frozen(block: () -> Unit) {
-        process.signal("STOP")
+        process.freeze()
         try {
             block()
         } finally {
