@@ -72,6 +72,10 @@ pub struct AppendText {
 
 /// What an observer is given. With `reset`, the list before it is forgotten first.
 #[derive(Debug, Clone, uniffi::Enum)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made per delivery, and it is taken apart at once"
+)]
 pub enum Batch {
     /// Of `Scope.Hosts`.
     Hosts {
