@@ -1,107 +1,27 @@
 //! A device in this process: a core on a data directory of its own, with everything it shows gathered.
 
-use crate::{PATIENCE, host::Host};
+use crate::{
+    PATIENCE,
+    host::Host,
+    seen::{Board, Seen, Timeline},
+};
 use pilothouse_domain::{
     AgentName, Answer, CommandBody, ContentHash, Digest, DispatchMode, HostId, Mode, OptionId,
     Refusal, RequestId, RequestStatus, RunStatus, ThreadId, WorkspaceId, request::QuestionReply,
     state::EndedRun, thread::Selection,
 };
 use pilothouse_engine::{
-    Batch, Core, CoreConfig, DeliveryRow, Environment, HostRow, InboxRow, InboxState, LinkState,
-    Network, NewCommand, Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform,
-    ThreadHeader, ThreadRow, Ticket, TicketOutcome, TimelineRow,
+    Core, CoreConfig, Environment, InboxRow, InboxState, LinkState, Network, NewCommand,
+    Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform, Ticket,
+    TicketOutcome, TimelineRow,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
-
-/// Everything a device has shown, as it stands now.
-#[derive(Debug, Clone, Default)]
-pub struct Seen {
-    /// Hosts.
-    pub hosts: Vec<HostRow>,
-    /// Threads.
-    pub threads: Vec<ThreadRow>,
-    /// What waits.
-    pub inbox: Vec<InboxRow>,
-    /// The outbox.
-    pub delivery: Vec<DeliveryRow>,
-    /// Opened threads.
-    pub timelines: BTreeMap<ThreadId, Timeline>,
-    /// Every inbox that was shown, in order, with the link as it stood then: oldest first.
-    pub inboxes: Vec<(Option<LinkState>, Vec<InboxRow>)>,
-    first: [bool; 4],
-}
-
-/// An opened thread.
-#[derive(Debug, Clone, Default)]
-pub struct Timeline {
-    /// Its rows.
-    pub rows: Vec<TimelineRow>,
-    /// How it stands; `None` before the first batch.
-    pub header: Option<ThreadHeader>,
-}
-
-impl Timeline {
-    /// The run that ended last.
-    pub fn last_run(&self) -> Option<EndedRun> {
-        self.header.as_ref()?.last_run
-    }
-
-    /// Nothing runs, waits or is on its way, and that is what the host has.
-    pub fn is_idle(&self) -> bool {
-        self.header.as_ref().is_some_and(|header| {
-            header.active.is_none()
-                && header.queue.is_empty()
-                && header.outstanding == 0
-                && header.synchronised
-                && header.last_run.is_some()
-        })
-    }
-}
-
-#[derive(Default)]
-struct Board {
-    seen: Mutex<Seen>,
-    changed: Condvar,
-}
-
-impl Board {
-    fn take(&self, batch: Batch) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = &mut *seen;
-        match batch {
-            Batch::Hosts(list) => {
-                list.apply(&mut seen.hosts);
-                seen.first[0] = true;
-            }
-            Batch::Threads(list) => {
-                list.apply(&mut seen.threads);
-                seen.first[1] = true;
-            }
-            Batch::Inbox(list) => {
-                list.apply(&mut seen.inbox);
-                seen.first[2] = true;
-                let link = seen.hosts.first().map(|host| host.link.clone());
-                seen.inboxes.push((link, seen.inbox.clone()));
-            }
-            Batch::Delivery(list) => {
-                list.apply(&mut seen.delivery);
-                seen.first[3] = true;
-            }
-            Batch::Timeline(batch) => {
-                let timeline = seen.timelines.entry(batch.header.thread).or_default();
-                batch.apply(&mut timeline.rows);
-                timeline.header = Some(batch.header);
-            }
-        }
-        self.changed.notify_all();
-    }
-}
 
 /// A device. Dropped, it is closed.
 pub struct Device {
@@ -513,6 +433,36 @@ impl Device {
             .get(&thread)
             .cloned()
             .unwrap_or_default()
+    }
+
+    /// All rows of a thread: what is shown, and the older ones that are asked for page by page.
+    pub fn whole(&self, thread: ThreadId) -> Vec<TimelineRow> {
+        let timeline = self.timeline(thread);
+        let mut older = timeline.header.is_some_and(|header| header.older);
+        let mut rows = timeline.rows;
+        while older {
+            let before = rows.iter().find_map(|row| row.position);
+            let before = before.expect("a row with a place, where older ones exist");
+            let (host, max_bytes) = (self.host, 64 * 1024);
+            let page = self.core().query(Query::OlderItems {
+                host,
+                thread,
+                before,
+                max_bytes,
+            });
+            let Ok(Page::Items {
+                rows: mut page,
+                older: more,
+            }) = page
+            else {
+                panic!("{}: {page:?}", self.name)
+            };
+            assert!(!page.is_empty() || !more, "a page without rows");
+            page.append(&mut rows);
+            rows = page;
+            older = more;
+        }
+        rows
     }
 
     /// A request, open or closed, as far as it is held.

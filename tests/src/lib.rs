@@ -25,14 +25,16 @@ pub mod places;
 pub mod process;
 pub mod proxy;
 pub mod seed;
+pub mod seen;
 pub mod until;
 pub mod world;
 
 pub use cli::Cli;
-pub use device::{Device, Seen};
+pub use device::Device;
 pub use host::Host;
 pub use model::Model;
 pub use proxy::Proxy;
 pub use seed::Seed;
+pub use seen::{Seen, Timeline};
 pub use until::{PATIENCE, until};
 pub use world::{Setup, World};

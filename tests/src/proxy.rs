@@ -101,9 +101,12 @@ impl Proxy {
         self.shared.change(|line| line.held[way as usize] = true);
     }
 
-    /// Lets bytes of both directions pass again, those kept back first.
+    /// Lets bytes of both directions pass again, those kept back first, and forgets a cut that has not come yet.
     pub fn resume(&self) {
-        self.shared.change(|line| line.held = [false; 2]);
+        self.shared.change(|line| {
+            line.held = [false; 2];
+            line.left = [None; 2];
+        });
     }
 
     /// Ends every connection at once, with what was kept back; later connections pass freely.

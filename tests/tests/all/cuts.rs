@@ -141,6 +141,8 @@ impl Cuts {
 
     /// Submits, cuts at the moment, and waits for the outcomes.
     fn cut(&self, moment: Moment, submit: impl FnOnce() -> Vec<Ticket>, script: &str, effect: u64) {
+        // A cut of the last round that never came must not fall into this one.
+        self.proxy.resume();
         self.device.synchronised();
         let host = &self.world.host;
         // Commands of one thread go one after the other: only the first can be committed while its answer is held.

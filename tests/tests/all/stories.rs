@@ -54,11 +54,9 @@ pub(crate) fn conversation(device: &Device, thread: ThreadId) -> Vec<String> {
             RowContent::UserMessage { .. } | RowContent::AssistantMessage
         )
     };
-    let timeline = device.timeline(thread);
-    timeline
-        .rows
-        .iter()
+    let rows = device.whole(thread);
+    rows.into_iter()
         .filter(|row| said(&row.content))
-        .map(|row| row.text.text.clone())
+        .map(|row| row.text.text)
         .collect()
 }
