@@ -6,6 +6,7 @@
 #   PILOTHOUSE_MODEL_SERVER  the scripted model server (run it with node)
 #   PILOTHOUSE_BIN           the built `pilothouse` binary
 #   PILOTHOUSE_LIB           the built library for the JVM
+#   PILOTHOUSE_BINDGEN       the generator of the Kotlin bindings, of the same build
 # Variables that a person may set:
 #   PILOTHOUSE_CACHE         where agents and other downloads are kept (default: .cache in the checkout)
 #   CARGO_TARGET_DIR         where cargo builds (default: target in the checkout)
@@ -90,12 +91,14 @@ use_agents() {
     export PILOTHOUSE_CODEX PILOTHOUSE_MODEL_SERVER
 }
 
-# use_binaries: builds the binary and the library that other parts start, and says where they are.
+# use_binaries: builds the binary, the library and the bindings' generator that other parts start, and says where they are.
+# The whole workspace at once, because cargo unifies features per call: built one by one, each would undo the other's.
 use_binaries() {
-    (cd "$ROOT" && cargo build --locked -p pilothouse-host -p pilothouse-ffi) || return 1
+    (cd "$ROOT" && cargo build --locked --workspace) || return 1
     PILOTHOUSE_BIN="$TARGET/debug/pilothouse"
     PILOTHOUSE_LIB="$TARGET/debug/libpilothouse.so"
-    export PILOTHOUSE_BIN PILOTHOUSE_LIB
+    PILOTHOUSE_BINDGEN="$TARGET/debug/pilothouse-bindgen"
+    export PILOTHOUSE_BIN PILOTHOUSE_LIB PILOTHOUSE_BINDGEN
 }
 
 PART_LINES=()
