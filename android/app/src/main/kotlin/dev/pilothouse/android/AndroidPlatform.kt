@@ -51,7 +51,7 @@ class AndroidPlatform(private val key: DeviceKey) : Platform {
     private fun <T> reach(use: () -> T): T = try {
         use()
     } catch (e: KeyPermanentlyInvalidatedException) {
-        throw KeyException.Gone(e.toString())
+        throw KeyException.Gone(e.message ?: "invalidated by the phone")
     } catch (e: GeneralSecurityException) {
         throw KeyException.Unavailable(e.toString())
     }

@@ -1,5 +1,6 @@
 package dev.pilothouse.android
 
+import android.os.Looper
 import androidx.work.Configuration
 import androidx.work.testing.SynchronousExecutor
 import androidx.work.testing.WorkManagerTestInitHelper
@@ -33,7 +34,10 @@ class EndToEndApp : PilothouseApp() {
             return running.last()
         }
 
-    override suspend fun openCore(): Pilothouse = super.openCore().also(opened::add)
+    override suspend fun openCore(): Pilothouse {
+        check(Looper.myLooper() != Looper.getMainLooper()) { "the library is loaded on the main thread" }
+        return super.openCore().also(opened::add)
+    }
 
     override fun onCreate() {
         super.onCreate()

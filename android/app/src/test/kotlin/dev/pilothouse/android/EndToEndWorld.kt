@@ -92,7 +92,10 @@ class EndToEndWorld : ExternalResource() {
     private fun launch(name: String, command: List<String>): Process {
         val builder = ProcessBuilder(command).directory(dir).redirectOutput(file(name, "out")).redirectError(file(name, "err"))
         builder.environment()["HOME"] = dir.path
-        return builder.start().also { processes += it }
+        val process = builder.start().also { processes += it }
+        // A build that is stopped ends the JVM, and no rule is called then.
+        Runtime.getRuntime().addShutdownHook(Thread { process.destroyForcibly() })
+        return process
     }
 
     /** The first line of a program's output that is looked for, as soon as it is written. */
