@@ -69,21 +69,6 @@ require_tools() {
     return 1
 }
 
-# install_debian COMMAND=PACKAGE …: installs the packages whose command is missing; without root it prints the line and fails.
-install_debian() {
-    local pair packages=()
-    for pair in "$@"; do
-        command -v "${pair%%=*}" >/dev/null || packages+=("${pair#*=}")
-    done
-    [ "${#packages[@]}" -eq 0 ] && return 0
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        warn "error: missing: ${packages[*]}. As root: apt-get install -y ${packages[*]}"
-        return 1
-    fi
-    say "installing ${packages[*]}"
-    apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
-}
-
 # use_agents: installs the pinned agents and says where they are.
 use_agents() {
     PILOTHOUSE_CODEX="$("$ROOT/scripts/agents" codex | tail -n 1)" || return 1
