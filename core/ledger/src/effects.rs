@@ -10,7 +10,7 @@ use crate::{
     writer::Job,
 };
 use pilothouse_domain::{
-    Effect, EffectOutcome, NativeId, ProviderEvent, ProviderEventKind, ThreadId,
+    Effect, EffectKind, EffectOutcome, NativeId, ProviderEvent, ProviderEventKind, ThreadId,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
 };
@@ -18,18 +18,30 @@ use pilothouse_providers::contract::{
     InterruptError, OpenError, OpenThread, RespondError, Response, SendError, SendTurn, Steer,
     SteerError,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 /// Turns that are read back when a conversation is resumed.
 const HISTORY_TURNS: u32 = 8;
+
+/// How long an interrupt waits for the effects before it. A turn that is just being started is named within this time;
+/// an agent that does not answer at all must be stoppable all the same.
+const OVERTAKE_AFTER: Duration = Duration::from_secs(3);
 
 /// Hands effects to their threads' runners.
 pub(crate) struct EffectRunner {
     runtimes: Arc<Runtimes>,
     jobs: mpsc::WeakSender<Job>,
     runtime: tokio::runtime::Handle,
-    threads: BTreeMap<ThreadId, mpsc::UnboundedSender<Effect>>,
+    threads: BTreeMap<ThreadId, mpsc::UnboundedSender<Step>>,
+}
+
+/// A step of a thread's runner.
+enum Step {
+    /// Do this.
+    Do(Effect),
+    /// Say that everything before was done.
+    Passed(oneshot::Sender<()>),
 }
 
 impl EffectRunner {
@@ -46,25 +58,35 @@ impl EffectRunner {
         }
     }
 
-    /// Does an effect after those of its thread before it.
+    /// Does an effect after those of its thread before it; an interrupt does not wait for ever.
     pub(crate) fn dispatch(&mut self, thread: ThreadId, effect: Effect) {
         self.threads.retain(|_, queue| !queue.is_closed());
+        let lane = Lane {
+            thread,
+            runtimes: Arc::clone(&self.runtimes),
+            jobs: self.jobs.clone(),
+        };
         let queue = self.threads.entry(thread).or_insert_with(|| {
             let (queue, inbox) = mpsc::unbounded_channel();
-            let lane = Lane {
-                thread,
-                runtimes: Arc::clone(&self.runtimes),
-                jobs: self.jobs.clone(),
-            };
-            self.runtime.spawn(lane.run(inbox));
+            self.runtime.spawn(lane.clone().run(inbox));
             queue
         });
         // The lane ends only with the ledger; then the effect stays unfinished on disk and is marked at the next boot.
-        let _ = queue.send(effect);
+        if matches!(effect.kind, EffectKind::Interrupt { .. }) {
+            let (passed, before) = oneshot::channel();
+            let _ = queue.send(Step::Passed(passed));
+            self.runtime.spawn(async move {
+                let _ = tokio::time::timeout(OVERTAKE_AFTER, before).await;
+                lane.complete(effect).await;
+            });
+        } else {
+            let _ = queue.send(Step::Do(effect));
+        }
     }
 }
 
 /// The effects of one thread, in order.
+#[derive(Clone)]
 struct Lane {
     thread: ThreadId,
     runtimes: Arc<Runtimes>,
@@ -78,32 +100,38 @@ struct Done {
 }
 
 impl Lane {
-    async fn run(self, mut inbox: mpsc::UnboundedReceiver<Effect>) {
-        while let Some(effect) = inbox.recv().await {
-            let Some(plan) = self
-                .ask(|reply| Job::Plan {
-                    thread: self.thread,
-                    effect: effect.clone(),
-                    reply,
-                })
-                .await
-            else {
-                return;
-            };
-            let Done { session, outcome } = self.perform(plan).await;
-            let Some(jobs) = self.jobs.upgrade() else {
-                return;
-            };
-            let job = Job::Outcome {
-                thread: self.thread,
-                effect,
-                session,
-                outcome,
-            };
-            if jobs.send(job).await.is_err() {
-                return;
+    async fn run(self, mut inbox: mpsc::UnboundedReceiver<Step>) {
+        while let Some(step) = inbox.recv().await {
+            match step {
+                Step::Do(effect) => {
+                    if self.complete(effect).await.is_none() {
+                        return;
+                    }
+                }
+                Step::Passed(passed) => {
+                    let _ = passed.send(());
+                }
             }
         }
+    }
+
+    /// Does an effect and brings its outcome back; `None` when the ledger is closed.
+    async fn complete(&self, effect: Effect) -> Option<()> {
+        let plan = self
+            .ask(|reply| Job::Plan {
+                thread: self.thread,
+                effect: effect.clone(),
+                reply,
+            })
+            .await?;
+        let Done { session, outcome } = self.perform(plan).await;
+        let job = Job::Outcome {
+            thread: self.thread,
+            effect,
+            session,
+            outcome,
+        };
+        self.jobs.upgrade()?.send(job).await.ok()
     }
 
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Option<T> {

@@ -1,5 +1,12 @@
 //! The ledger against an agent whose every word is the test's, on a real database.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy takes helpers of tests for something else than tests"
+)]
+
 mod agent;
 mod crash;
 mod story;
