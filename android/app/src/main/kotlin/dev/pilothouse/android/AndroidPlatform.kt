@@ -50,8 +50,8 @@ class AndroidPlatform(private val key: DeviceKey) : Platform {
 
     private fun <T> reach(use: () -> T): T = try {
         use()
-    } catch (e: KeyPermanentlyInvalidatedException) {
-        throw KeyException.Gone(e.message ?: "invalidated by the phone")
+    } catch (_: KeyPermanentlyInvalidatedException) {
+        throw KeyException.Gone("the phone has invalidated it")
     } catch (e: GeneralSecurityException) {
         throw KeyException.Unavailable(e.toString())
     }
