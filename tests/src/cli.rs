@@ -2,7 +2,10 @@
 
 use crate::{host::Host, process::Process};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Output,
+};
 
 /// A terminal's data directory.
 pub struct Cli {
@@ -59,25 +62,33 @@ impl Cli {
 
     /// Runs a verb to its end.
     pub fn run(&self, host: &Host, verb: &[&str]) -> Said {
-        let mut command = host.command();
-        command
-            .args(verb)
-            .arg("--json")
-            .arg("--data")
-            .arg(&self.data);
-        let output = command
-            .output()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let output = self.output(host, verb, &["--json"]);
         let text = String::from_utf8_lossy(&output.stdout);
         let lines = text.lines().map(|line| {
             serde_json::from_str(line)
-                .unwrap_or_else(|error| panic!("{command:?} printed {line}: {error}"))
+                .unwrap_or_else(|error| panic!("{verb:?} printed {line}: {error}"))
         });
         Said {
             code: output.status.code().unwrap_or(-1),
             lines: lines.collect(),
             errors: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+
+    /// Runs a verb to its end as a person does: its exit code, and what it printed for reading.
+    pub fn read(&self, host: &Host, verb: &[&str]) -> (i32, String) {
+        let output = self.output(host, verb, &[]);
+        let code = output.status.code().unwrap_or(-1);
+        let text = [output.stdout, output.stderr].concat();
+        (code, String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn output(&self, host: &Host, verb: &[&str], more: &[&str]) -> Output {
+        let mut command = host.command();
+        command.args(verb).args(more).arg("--data").arg(&self.data);
+        command
+            .output()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
     /// Starts a verb that goes on, such as `watch`.

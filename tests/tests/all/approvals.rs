@@ -6,7 +6,8 @@ use pilothouse_domain::{
     request::{AnswerDelivery, OptionEffect, RequestKind},
 };
 use pilothouse_engine::RowContent;
-use pilothouse_tests::{Cli, World};
+use pilothouse_tests::{Cli, World, cli::Said};
+use serde_json::{Value, json};
 
 #[test]
 fn an_allowed_command_runs_once_and_only_after_the_answer() {
@@ -131,31 +132,40 @@ fn interrupted_while_it_asks_the_run_ends_and_the_question_with_it() {
     world.host.verify();
 }
 
-#[test]
-fn the_terminal_client_tells_and_answers_the_whole_story() {
-    let world = World::start();
+/// A thread of a paired terminal that was sent a scripted message, and what its inbox then shows.
+fn asked_at_a_terminal(world: &World, script: &str, steps: &Value) -> (Cli, String, Value) {
     let cli = Cli::paired(world.dir(), "terminal", &world.host);
-    world.model.script("cli", &runs("echo terminal >> cli.txt"));
+    world.model.script(script, steps);
+    let title = "From a terminal";
     let said = cli.run(
         &world.host,
-        &[
-            "new",
-            "--agent",
-            "codex",
-            "--workspace",
-            "demo",
-            "From a terminal",
-        ],
+        &["new", "--agent", "codex", "--workspace", "demo", title],
     );
     assert_eq!(said.code, 0, "{said:#?}");
     let thread = said.only("created")["thread"].as_str().unwrap().to_owned();
-    let said = cli.run(&world.host, &["send", &thread, "go [[script:cli]]"]);
+    let prompt = format!("go [[script:{script}]] [[id:{script}]]");
+    let said = cli.run(&world.host, &["send", &thread, &prompt]);
     assert_eq!(said.code, 0, "{said:#?}");
 
     let said = cli.run(&world.host, &["inbox", "--wait", "--timeout", "60"]);
     assert_eq!(said.code, 0, "{said:#?}");
-    let asked = said.only("request");
+    let asked = said.only("request").clone();
     assert_eq!(asked["state"], "pending");
+    assert_eq!(asked["thread"], thread.as_str());
+    (cli, thread, asked)
+}
+
+/// The items of a kind that `watch` told.
+fn items<'a>(said: &'a Said, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    said.of_type("item")
+        .filter(move |line| line["content"]["kind"] == kind)
+}
+
+#[test]
+fn the_terminal_client_tells_and_answers_the_whole_story() {
+    let world = World::start();
+    let (cli, thread, asked) =
+        asked_at_a_terminal(&world, "cli", &runs("echo terminal >> cli.txt"));
     assert_eq!(
         asked["subject"]["command"],
         "/bin/bash -lc 'echo terminal >> cli.txt'"
@@ -195,5 +205,110 @@ fn the_terminal_client_tells_and_answers_the_whole_story() {
         &["answer", "zzzzzzzz", "--allow", "--timeout", "10"],
     );
     assert_eq!(said.code, 5, "there is no such request: {said:#?}");
+    world.host.verify();
+}
+
+#[test]
+fn denied_from_a_terminal_the_command_does_not_run_and_the_turn_goes_on() {
+    let world = World::start();
+    let (cli, thread, asked) = asked_at_a_terminal(&world, "deny", &runs("echo no >> deny.txt"));
+    let request = asked["request"].as_str().unwrap();
+    let said = cli.run(
+        &world.host,
+        &["answer", request, "--deny", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    let answered = said.only("answered");
+    assert_eq!(answered["status"], "answered");
+    assert_eq!(answered["answer"]["option"], "decline");
+    assert_eq!(answered["content_hash"], asked["content_hash"]);
+
+    let said = cli.run(
+        &world.host,
+        &["watch", &thread, "--until-idle", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    assert_eq!(said.only("idle")["last_run"], "completed");
+    let last = items(&said, "assistant_message").last().unwrap();
+    assert_eq!(last["text"]["text"], "After it.");
+    assert_eq!(world.text_of("deny.txt"), None);
+    assert_eq!(world.model.steps("deny", 1), 1, "the model was told");
+    let said = cli.run(&world.host, &["inbox"]);
+    assert_eq!((said.code, said.of_type("request").count()), (0, 0));
+    world.host.verify();
+}
+
+#[test]
+fn at_a_terminal_a_file_change_shows_its_diff_and_allowed_for_the_session_is_not_asked_again() {
+    let world = World::start();
+    let patch = |change: &str| {
+        let input = format!("*** Begin Patch\n{change}\n*** End Patch\n");
+        json!({"tools": [{"custom": true, "name": "apply_patch", "input": input}]})
+    };
+    let steps = json!([
+        patch("*** Add File: one.txt\n+patched"),
+        patch("*** Update File: one.txt\n@@\n-patched\n+patched again"),
+        {"text": "After both."},
+    ]);
+    let (cli, thread, asked) = asked_at_a_terminal(&world, "patch", &steps);
+    assert_eq!(asked["kind"], "file_change", "{asked:#}");
+    let change = &asked["subject"]["changes"][0];
+    let path = change["path"].as_str().unwrap();
+    assert!(path.ends_with("/one.txt"), "{asked:#}");
+    assert_eq!(change["diff"], "patched\n");
+    let shows_it = |text: &str| text.contains(path) && text.contains("\n  │ patched\n");
+    let (code, shown) = cli.read(&world.host, &["inbox"]);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shows_it(&shown), "{shown}");
+    assert!(shown.contains("--allow-session"), "offered: {shown}");
+    assert_eq!(world.text_of("one.txt"), None);
+
+    let request = asked["request"].as_str().unwrap();
+    let (code, shown) = cli.read(
+        &world.host,
+        &["answer", request, "--allow-session", "--timeout", "60"],
+    );
+    assert_eq!(code, 0, "{shown}");
+    assert!(shows_it(&shown), "what was answered: {shown}");
+    let said = cli.run(
+        &world.host,
+        &["watch", &thread, "--until-idle", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    assert_eq!(said.only("idle")["last_run"], "completed");
+    let asked = items(&said, "approval").filter(|line| line["op"] == "insert");
+    assert_eq!(asked.count(), 1, "the second change is allowed: {said:#?}");
+    let text = world.text_of("one.txt");
+    assert_eq!(text.as_deref(), Some("patched again\n"));
+    world.host.verify();
+}
+
+#[test]
+fn interrupted_from_a_terminal_while_it_asks_nothing_waits_or_runs_any_more() {
+    let world = World::start();
+    let (cli, thread, asked) = asked_at_a_terminal(&world, "stop", &runs("echo no >> stop.txt"));
+    let said = cli.run(&world.host, &["interrupt", &thread, "--timeout", "60"]);
+    assert_eq!(said.code, 0, "{said:#?}");
+    assert_eq!(said.only("interrupted")["run_status"], "interrupted");
+
+    let said = cli.run(&world.host, &["inbox"]);
+    assert_eq!((said.code, said.of_type("request").count()), (0, 0));
+    let request = asked["request"].as_str().unwrap();
+    let said = cli.run(
+        &world.host,
+        &["answer", request, "--allow", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 3, "too late: {said:#?}");
+    let error = said.only("error")["message"].as_str().unwrap();
+    assert!(error.contains("withdrawn"), "{error}");
+    let said = cli.run(
+        &world.host,
+        &["watch", &thread, "--until-idle", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    assert_eq!(said.only("idle")["last_run"], "interrupted");
+    assert_eq!(world.text_of("stop.txt"), None);
+    let said = cli.run(&world.host, &["interrupt", &thread]);
+    assert_eq!(said.code, 5, "nothing is left to stop: {said:#?}");
     world.host.verify();
 }
