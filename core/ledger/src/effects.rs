@@ -9,6 +9,7 @@ use crate::{
     work::Past,
     writer::Job,
 };
+use futures_util::FutureExt;
 use pilothouse_domain::{
     Effect, EffectKind, EffectOutcome, NativeId, ProviderEvent, ProviderEventKind, ThreadId,
     request::AnswerDelivery,
@@ -18,7 +19,7 @@ use pilothouse_providers::contract::{
     InterruptError, OpenError, OpenThread, RespondError, Response, SendError, SendTurn, Steer,
     SteerError,
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 /// Turns that are read back when a conversation is resumed.
@@ -75,10 +76,7 @@ impl EffectRunner {
         if matches!(effect.kind, EffectKind::Interrupt { .. }) {
             let (passed, before) = oneshot::channel();
             let _ = queue.send(Step::Passed(passed));
-            self.runtime.spawn(async move {
-                let _ = tokio::time::timeout(OVERTAKE_AFTER, before).await;
-                lane.complete(effect).await;
-            });
+            self.runtime.spawn(lane.overtake(effect, before));
         } else {
             let _ = queue.send(Step::Do(effect));
         }
@@ -115,16 +113,45 @@ impl Lane {
         }
     }
 
+    /// Does an interrupt after the effects before it, or before they are done if that takes too long. Only an agent that
+    /// is still being started is waited for: there is nothing yet that could be stopped.
+    async fn overtake(self, effect: Effect, mut before: oneshot::Receiver<()>) -> Option<()> {
+        let passed = tokio::time::timeout(OVERTAKE_AFTER, &mut before)
+            .await
+            .is_ok();
+        let mut plan = self.plan(&effect).await?;
+        if !passed && matches!(plan, Plan::NotYet) {
+            let _ = before.await;
+            plan = self.plan(&effect).await?;
+        }
+        self.finish(effect, plan).await
+    }
+
     /// Does an effect and brings its outcome back; `None` when the ledger is closed.
     async fn complete(&self, effect: Effect) -> Option<()> {
-        let plan = self
-            .ask(|reply| Job::Plan {
-                thread: self.thread,
-                effect: effect.clone(),
-                reply,
-            })
-            .await?;
-        let Done { session, outcome } = self.perform(plan).await;
+        let plan = self.plan(&effect).await?;
+        self.finish(effect, plan).await
+    }
+
+    async fn plan(&self, effect: &Effect) -> Option<Plan> {
+        self.ask(|reply| Job::Plan {
+            thread: self.thread,
+            effect: effect.clone(),
+            reply,
+        })
+        .await
+    }
+
+    async fn finish(&self, effect: Effect, plan: Plan) -> Option<()> {
+        // A fault in an adapter costs one effect, whose outcome is then not known.
+        let done = AssertUnwindSafe(self.perform(plan)).catch_unwind().await;
+        let Done { session, outcome } = done.unwrap_or_else(|_| {
+            tracing::error!(thread = %self.thread, "an adapter failed on an effect");
+            Done {
+                session: None,
+                outcome: EffectOutcome::Unknown,
+            }
+        });
         let job = Job::Outcome {
             thread: self.thread,
             effect,
@@ -204,6 +231,7 @@ impl Lane {
                         problem: "it has not said which turn it is".into(),
                     }),
                 };
+                let gone = matches!(taken, Err(InterruptError::Lost));
                 let outcome = match taken {
                     Ok(()) => EffectOutcome::Acknowledged,
                     Err(InterruptError::TurnEnded | InterruptError::Lost) => {
@@ -217,7 +245,8 @@ impl Lane {
                     },
                 };
                 let session = running.facts();
-                if outcome != EffectOutcome::TurnEnded {
+                // Also where the agent says that the turn is over: if it is not, the steps go on; if it is, the first says so.
+                if !gone {
                     let watch = escalation::Watch {
                         thread: self.thread,
                         run,
@@ -272,7 +301,8 @@ impl Lane {
                     outcome,
                 }
             }
-            Plan::Gone => Done {
+            Plan::Unreadable { problem } => failed(None, ErrorCode::Start, &problem),
+            Plan::NotYet | Plan::Gone => Done {
                 session: None,
                 outcome: EffectOutcome::TurnEnded,
             },

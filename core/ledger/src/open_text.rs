@@ -2,7 +2,10 @@
 //! that joins sees what was said so far (DESIGN section 3).
 
 use pilothouse_domain::{ItemId, ThreadId, limits, row::OpenItem};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 /// Unsaved text that makes a chunk, while an item is short.
 const CHUNK: usize = 2 * 1024;
@@ -19,6 +22,8 @@ pub(crate) const SAVE_AFTER: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(crate) struct OpenTexts {
     items: BTreeMap<ItemId, OpenText>,
+    /// Since when something waits to be saved.
+    waiting_since: Option<Instant>,
 }
 
 struct OpenText {
@@ -51,6 +56,7 @@ impl OpenTexts {
             unsaved: String::new(),
             tail: String::new(),
         });
+        self.waiting_since.get_or_insert_with(Instant::now);
         let offset = open.streamed;
         open.streamed += text.len() as u64;
         // Past the cap, text is still shown live; what is kept is the agent's own final text.
@@ -65,9 +71,16 @@ impl OpenTexts {
         offset
     }
 
-    /// Chunks that are due: full ones, or all of them (`everything`).
+    /// Chunks that are due: full ones, or all of them (`everything`, or when something has waited too long).
     pub(crate) fn due(&mut self, everything: bool) -> Vec<Chunk> {
         let mut chunks = Vec::new();
+        let everything = everything
+            || self
+                .waiting_since
+                .is_some_and(|since| since.elapsed() >= SAVE_AFTER);
+        if everything {
+            self.waiting_since = None;
+        }
         for (&item, open) in &mut self.items {
             let full = if open.saved < LONG { CHUNK } else { LONG_CHUNK };
             if open.unsaved.is_empty() || !(everything || open.unsaved.len() >= full) {
@@ -90,6 +103,7 @@ impl OpenTexts {
     /// Puts chunks back whose transaction failed.
     pub(crate) fn restore(&mut self, chunks: Vec<Chunk>) {
         for chunk in chunks {
+            self.waiting_since.get_or_insert_with(Instant::now);
             if let Some(open) = self.items.get_mut(&chunk.item) {
                 open.saved = chunk.offset;
                 open.unsaved.insert_str(0, &chunk.text);

@@ -37,6 +37,10 @@ pub(crate) enum Plan {
         subject: Box<Subject>,
         answer: Answer,
     },
+    /// An interrupt of a turn whose agent is still being started.
+    NotYet,
+    /// It could not be read what it takes.
+    Unreadable { problem: String },
     /// What it was for is gone: the turn is over, or its runtime.
     Gone,
 }

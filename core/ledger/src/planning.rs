@@ -5,8 +5,9 @@ use crate::{
     work::Work,
 };
 use pilothouse_domain::{
-    AttemptId, Body, Effect, EffectKind, Incarnation, MessageId, NativeId, ProviderTurnId, Row,
-    RunId, Subject, ThreadId, ThreadState, binding::BindingKey, row::RowKind, state::AttemptSlot,
+    AttemptId, Body, Effect, EffectKind, Incarnation, MessageId, NativeId, ProviderTurnId,
+    RequestStatus, Row, RunId, Subject, ThreadId, ThreadState, binding::BindingKey, row::RowKind,
+    state::AttemptSlot,
 };
 use pilothouse_store::{LedgerTx, StoreError};
 use std::path::PathBuf;
@@ -73,7 +74,8 @@ impl Work {
                         run: *run,
                         attempt: *attempt,
                     }),
-                    _ => None,
+                    (Some(_), None) => Some(Plan::NotYet),
+                    (None, _) => None,
                 }
             }
             EffectKind::Respond { request, answer } => {
@@ -88,16 +90,18 @@ impl Work {
                             ..
                         }),
                         Some(Row::Request(row)),
-                    ) => Some(Plan::Respond {
-                        incarnation,
-                        thread,
-                        native,
-                        kind: row.kind,
-                        subject: Box::new(
-                            serde_json::from_str::<Subject>(&row.subject).unwrap_or_default(),
-                        ),
-                        answer: answer.clone(),
-                    }),
+                    ) if matches!(row.status, RequestStatus::Answering { .. }) => {
+                        Some(Plan::Respond {
+                            incarnation,
+                            thread,
+                            native,
+                            kind: row.kind,
+                            subject: Box::new(
+                                serde_json::from_str::<Subject>(&row.subject).unwrap_or_default(),
+                            ),
+                            answer: answer.clone(),
+                        })
+                    }
                     _ => None,
                 }
             }

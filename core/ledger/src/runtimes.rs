@@ -4,7 +4,7 @@ use crate::{config::AgentSpec, writer::Job};
 use futures_util::future::join_all;
 use pilothouse_domain::{
     AgentName, Incarnation, NativeId, ProviderEvent, ProviderEventKind, ThreadId, WorkspaceId,
-    provider_event::NativePlace,
+    provider_event::NativePlace, request::LostReason,
 };
 use pilothouse_providers::contract::{
     AgentRuntime, EventSender, Launch, ProcessSharing, RuntimeEvents, StartError,
@@ -71,7 +71,7 @@ pub(crate) struct Runtimes {
     wrapper: Vec<String>,
     pid_dir: PathBuf,
     jobs: mpsc::WeakSender<Job>,
-    table: tokio::sync::Mutex<Table>,
+    table: Arc<tokio::sync::Mutex<Table>>,
     /// One lock per process: held while it is started, so that a second thread of the same agent waits for it and those
     /// of other agents do not.
     gates: Mutex<BTreeMap<RuntimeKey, Arc<tokio::sync::Mutex<()>>>>,
@@ -98,7 +98,7 @@ impl Runtimes {
             wrapper,
             pid_dir,
             jobs,
-            table: tokio::sync::Mutex::default(),
+            table: Arc::default(),
             gates: Mutex::default(),
         }
     }
@@ -179,7 +179,7 @@ impl Runtimes {
         let closed = {
             let mut table = self.table.lock().await;
             if table.starting.remove(&incarnation) && !table.closed {
-                table.running.insert(key, Arc::clone(&found));
+                table.running.insert(key.clone(), Arc::clone(&found));
             }
             table.closed
         };
@@ -191,7 +191,13 @@ impl Runtimes {
                 problem: "the host is stopping".into(),
             });
         }
-        tokio::spawn(reap_when_idle(Arc::downgrade(&found), self.jobs.clone()));
+        let reaper = Reaper {
+            key,
+            incarnation,
+            table: Arc::clone(&self.table),
+            jobs: self.jobs.clone(),
+        };
+        tokio::spawn(reaper.run());
         Ok(found)
     }
 
@@ -261,25 +267,64 @@ fn random_incarnation(agent: &AgentName) -> Result<Incarnation, StartError> {
 }
 
 /// Stops a process that had nothing to do for two looks in a row: no run, no open request, no background work.
-async fn reap_when_idle(running: std::sync::Weak<Running>, jobs: mpsc::WeakSender<Job>) {
-    let mut idle_before = false;
-    loop {
-        tokio::time::sleep(IDLE_LOOK).await;
-        let (Some(running), Some(jobs)) = (running.upgrade(), jobs.upgrade()) else {
-            return;
+struct Reaper {
+    key: RuntimeKey,
+    incarnation: Incarnation,
+    table: Arc<tokio::sync::Mutex<Table>>,
+    jobs: mpsc::WeakSender<Job>,
+}
+
+impl Reaper {
+    async fn run(self) {
+        let mut idle_before = false;
+        loop {
+            tokio::time::sleep(IDLE_LOOK).await;
+            let Some(idle) = self.is_idle().await else {
+                return;
+            };
+            if idle && idle_before && self.reap().await {
+                return;
+            }
+            idle_before = idle;
+        }
+    }
+
+    /// Takes the process out of the table, so that nobody is given it any more, looks once more, and stops it.
+    async fn reap(&self) -> bool {
+        let mut table = self.table.lock().await;
+        let found = table
+            .running
+            .get(&self.key)
+            .filter(|running| running.facts.incarnation == self.incarnation);
+        let Some(running) = found.cloned() else {
+            return true;
         };
+        table.running.remove(&self.key);
+        drop(table);
+        if self.is_idle().await != Some(true) {
+            self.table
+                .lock()
+                .await
+                .running
+                .entry(self.key.clone())
+                .or_insert(running);
+            return false;
+        }
+        tracing::info!(agent = %running.facts.agent, "stopping an agent that had nothing to do");
+        running.runtime.stop().await;
+        true
+    }
+
+    /// `None` when the ledger or the process is gone.
+    async fn is_idle(&self) -> Option<bool> {
         let (reply, idle) = tokio::sync::oneshot::channel();
-        let incarnation = running.facts.incarnation;
-        if jobs.send(Job::IsIdle { incarnation, reply }).await.is_err() {
-            return;
-        }
-        let idle = idle.await.unwrap_or(false);
-        if idle && idle_before {
-            tracing::info!(agent = %running.facts.agent, "stopping an agent that had nothing to do");
-            running.runtime.stop().await;
-            return;
-        }
-        idle_before = idle;
+        let incarnation = self.incarnation;
+        self.jobs
+            .upgrade()?
+            .send(Job::IsIdle { incarnation, reply })
+            .await
+            .ok()?;
+        idle.await.ok()
     }
 }
 
@@ -292,25 +337,41 @@ struct Forward {
 
 impl Forward {
     async fn run(mut self, mut inbox: mpsc::Receiver<RuntimeEvents>) {
+        let mut ended = false;
         while let Some(batch) = inbox.recv().await {
             for event in &batch.events {
+                ended |= matches!(event.kind, ProviderEventKind::SessionEnded { .. });
                 if let ProviderEventKind::SessionReady { version, .. } = &event.kind
                     && let Some(ready) = self.ready.take()
                 {
                     let _ = ready.send(version.clone());
                 }
             }
-            let Some(jobs) = self.jobs.upgrade() else {
-                return;
-            };
-            let job = Job::Runtime {
-                facts: self.facts.clone(),
-                batch,
-            };
-            if jobs.send(job).await.is_err() {
+            if self.send(batch).await.is_none() {
                 return;
             }
         }
+        // A driver that failed without a word must not leave its runs running for ever.
+        if !ended && self.ready.is_none() {
+            let kind = ProviderEventKind::SessionEnded {
+                reason: LostReason::ProtocolError,
+                detail: "its driver ended without saying why; this is a fault of Pilothouse".into(),
+            };
+            let batch = RuntimeEvents {
+                incarnation: self.facts.incarnation,
+                events: vec![session_event(kind, None)],
+            };
+            self.send(batch).await;
+        }
+    }
+
+    async fn send(&self, batch: RuntimeEvents) -> Option<()> {
+        let facts = self.facts.clone();
+        self.jobs
+            .upgrade()?
+            .send(Job::Runtime { facts, batch })
+            .await
+            .ok()
     }
 }
 

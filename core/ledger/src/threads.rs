@@ -4,7 +4,7 @@ use pilothouse_domain::{Cursor, ThreadId, ThreadState, ThreadSummary, row::LiveT
 use tokio::sync::{broadcast, watch};
 
 /// Live texts that a slow subscriber may lag behind before it loses some.
-const LIVE_BACKLOG: usize = 1024;
+const LIVE_BACKLOG: usize = 128;
 
 /// A thread as the writer holds it.
 pub(crate) struct ThreadCell {

@@ -24,6 +24,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// Jobs in one transaction.
 const BATCH: usize = 64;
+/// Jobs that may wait for a disk that has no room, before agents are no longer read.
+const JOBS_KEPT: usize = 1024;
 /// Entries that a subscriber may be behind before it starts anew from a snapshot (DESIGN section 11, catch-up).
 const BEHIND: u64 = 1000;
 /// Pause before an agent's events are tried again that could not be written.
@@ -123,6 +125,10 @@ impl Job {
         }
     }
 
+    fn is_shutdown(&self) -> bool {
+        matches!(self, Self::Shutdown { .. })
+    }
+
     /// Whether it only reads.
     fn is_read(&self) -> bool {
         matches!(
@@ -214,9 +220,26 @@ impl Writer {
             if !self.receive(&mut inbox, &mut batch) {
                 break;
             }
-            let (reads, mut writes): (Vec<_>, Vec<_>) = batch.drain(..).partition(Job::is_read);
+            let (mut reads, mut writes): (Vec<_>, Vec<_>) = batch.drain(..).partition(Job::is_read);
             while !self.write(&mut writes) {
                 std::thread::sleep(RETRY);
+                // Only what agents said is kept for another try. Whoever asks meanwhile gets an answer.
+                while writes.len() < JOBS_KEPT
+                    && let Ok(job) = inbox.try_recv()
+                {
+                    if job.is_shutdown() {
+                        reads.push(job);
+                        break;
+                    }
+                    if job.is_read() {
+                        self.read(job);
+                    } else {
+                        writes.push(job);
+                    }
+                }
+                if reads.iter().any(Job::is_shutdown) {
+                    break;
+                }
             }
             let mut shutdown = None;
             for job in reads {
@@ -356,7 +379,9 @@ impl Writer {
                     .transaction(|tx| self.work.plan(tx, thread, &effect), Durability::Lazy);
                 let _ = reply.send(plan.unwrap_or_else(|error| {
                     tracing::error!(%error, %thread, "an effect could not be prepared");
-                    Plan::Gone
+                    Plan::Unreadable {
+                        problem: error.to_string(),
+                    }
                 }));
                 None
             }
@@ -392,6 +417,10 @@ impl Writer {
         cursor: Option<Cursor>,
         tail_bytes: usize,
     ) -> Result<Result<Subscription, Refusal>, StoreError> {
+        // The log of the host itself has the zero id; it is not for devices.
+        if thread == ThreadId::default() {
+            return Ok(Err(Refusal::UnknownThread { thread }));
+        }
         self.store
             .transaction(|tx| self.work.load(tx, thread), Durability::Lazy)?;
         let Some(cell) = self.work.cell(thread).filter(|cell| cell.cursor.seq > 0) else {

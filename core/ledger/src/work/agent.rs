@@ -4,13 +4,13 @@ use super::{Work, agent_of};
 use crate::{bindings::View, escalation, runtimes::SessionFacts, threads::ThreadCell};
 use pilothouse_domain::{
     AttemptId, Cause, Effect, EffectOutcome, Event, Incarnation, NativeId, ProviderEvent,
-    ProviderEventKind, RunId, SessionId, ThreadId,
+    ProviderEventKind, RunId, SessionId, ThreadId, ThreadState,
     binding::{BindingKey, BindingTarget},
     hash,
     request::LostReason,
 };
 use pilothouse_orchestrator::{
-    Decision, Ingested, SessionContext, ingest, ingest_outcome, runtime_lost,
+    Decision, Ingested, STEP_REFUSED, SessionContext, ingest, ingest_outcome, runtime_lost,
 };
 use pilothouse_store::{LedgerTx, StoreError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -125,12 +125,7 @@ impl Work {
         self.served_by(incarnation)
             .into_iter()
             .filter_map(|thread| self.state(thread))
-            .all(|state| {
-                state.active.is_none()
-                    && state.requests.is_empty()
-                    && state.items.is_empty()
-                    && state.nodes.is_empty()
-            })
+            .all(has_nothing_to_do)
     }
 
     pub(crate) fn runtime_lost(
@@ -307,12 +302,21 @@ impl Work {
         if !goes_on {
             return Ok(escalation::Verdict::Over);
         }
-        let busy = |id: &ThreadId| self.state(*id).is_some_and(|state| state.active.is_some());
+        let busy = |id: &ThreadId| {
+            self.state(*id)
+                .is_some_and(|state| !has_nothing_to_do(state))
+        };
         let others: Vec<_> = self
             .served_by(incarnation)
             .into_iter()
             .filter(|id| *id != thread && busy(id))
             .collect();
+        // Then the stop can be asked for again, when the others are done.
+        let step = if others.is_empty() {
+            step
+        } else {
+            STEP_REFUSED
+        };
         let note = if others.is_empty() {
             "the agent goes on; its process group is signalled".to_owned()
         } else {
@@ -338,4 +342,12 @@ impl Work {
             escalation::Verdict::Shared(others)
         })
     }
+}
+
+/// Whether a thread has no run, no open request and no background work.
+fn has_nothing_to_do(state: &ThreadState) -> bool {
+    state.active.is_none()
+        && state.requests.is_empty()
+        && state.items.is_empty()
+        && state.nodes.is_empty()
 }

@@ -43,6 +43,10 @@ impl Work {
         if !principal.scopes.contains(&scope) {
             return Ok(Err(Refusal::Forbidden { scope }));
         }
+        // Scopes are those of the connection; a revocation may stand before this command in the queue.
+        if tx.device(principal.device)?.is_some_and(|row| row.revoked) {
+            return Ok(Err(Refusal::Forbidden { scope }));
+        }
         let last = tx.last_device_seq(principal.device, command.thread)?;
         if command.device_seq <= last {
             let problem = "a later command of this device was taken before".into();

@@ -63,7 +63,6 @@ impl Work {
         }
         self.cells.retain(|_, cell| {
             cell.watch.receiver_count() > 0
-                || cell.cursor.seq > cell.saved_at
                 || cell.state.active.is_some()
                 || cell
                     .state

@@ -185,7 +185,8 @@ impl Ingesting<'_> {
     }
 
     fn responded(&mut self, request: RequestId, outcome: &EffectOutcome) {
-        let Some(slot) = self.state().request(request).copied() else {
+        let open = self.state().request(request).copied();
+        let Some(slot) = open.filter(|slot| slot.answering) else {
             return;
         };
         match outcome {

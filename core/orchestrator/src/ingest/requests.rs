@@ -236,7 +236,8 @@ impl Ingesting<'_> {
             .state()
             .requests
             .iter()
-            .filter(|slot| slot.item == Some(item))
+            // An answer on its way is for what was shown; the agent's side refuses it if that has changed.
+            .filter(|slot| slot.item == Some(item) && !slot.answering)
             .copied()
             .collect();
         for slot in about {

@@ -218,11 +218,7 @@ impl Codec {
             (pending.place.thread.as_ref() == Some(thread)
                 || pending.place.root.as_ref() == Some(thread))
                 && opened.kind == kind
-                && opened.subject.command == shown.command
-                && opened.subject.cwd == shown.cwd
-                && opened.subject.reach == shown.reach
-                && opened.subject.questions == shown.questions
-                && opened.subject.options == shown.options
+                && is_what_was_shown(&opened.subject, shown)
         })
     }
 
@@ -510,4 +506,15 @@ pub(super) fn request_id(id: &Value) -> NativeId {
 /// Adds an event.
 pub(super) fn event(out: &mut Vec<Received>, place: NativePlace, kind: ProviderEventKind) {
     out.push(Received::Event(ProviderEvent { place, kind }));
+}
+
+/// Whether a request asks for exactly what was shown. Only changes may have been filled in from their item, where the
+/// request itself names none.
+fn is_what_was_shown(opened: &Subject, shown: &Subject) -> bool {
+    let mut now = opened.clone();
+    if now.changes.is_empty() {
+        now.changes.clone_from(&shown.changes);
+        now.incomplete = shown.incomplete;
+    }
+    now == *shown
 }

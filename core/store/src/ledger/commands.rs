@@ -91,14 +91,15 @@ impl LedgerTx<'_> {
         Ok(())
     }
 
-    /// Notes what came of an effect; says whether it was unfinished until now.
+    /// Notes what came of an effect; says whether it was unfinished until now. What it was goes: it may hold the answer to
+    /// a secret question, and the log has the rest.
     ///
     /// # Errors
     /// Any of the file.
     pub fn effect_done(&self, effect: EffectId, outcome: &EffectOutcome) -> Result<bool> {
         let changed = self.db().write(
             "finishing an effect",
-            "UPDATE effects SET outcome = ?2 WHERE effect = ?1 AND outcome IS NULL",
+            "UPDATE effects SET outcome = ?2, json = '' WHERE effect = ?1 AND outcome IS NULL",
             (effect.as_bytes(), to_json(outcome)),
         )?;
         Ok(changed > 0)
