@@ -322,13 +322,7 @@ impl Actor {
             Message::Paired { row, reply } => {
                 let saved = self
                     .store
-                    .transaction(
-                        |tx| {
-                            // Words for an earlier pairing are not for this one.
-                            tx.put_host(&row)
-                        },
-                        Durability::Synced,
-                    )
+                    .transaction(|tx| tx.put_host(&row), Durability::Synced)
                     .map_err(|error: StoreError| error.to_string());
                 self.start_links();
                 self.show_hosts();
@@ -397,6 +391,7 @@ impl Actor {
             .collect();
         for host in due {
             self.pump(host);
+            self.ask_again(host, now);
         }
     }
 

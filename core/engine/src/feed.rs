@@ -20,8 +20,17 @@ impl Actor {
             .store
             .transaction(|tx| keep_feed(tx, host, update), Durability::Lazy);
         let Some(FeedKept { urgent, inbox }) = self.note("keeping the feed", ended) else {
+            if first && let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) {
+                // Nothing is known of the ledger until a first step is kept.
+                up.ready = false;
+            }
+            // A later step must not be kept without this one.
+            self.feed_later(host);
             return;
         };
+        if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) {
+            up.feed_again.forget(());
+        }
         if !update.more
             && let Some(up) = self.hosts.get(&host).and_then(|link| link.up.as_ref())
         {

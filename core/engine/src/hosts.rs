@@ -3,6 +3,7 @@
 use crate::{
     actor::{Message, Reply},
     error::QueryError,
+    put_off::PutOff,
     rows::LinkState,
     shared::Shared,
 };
@@ -37,8 +38,8 @@ pub(crate) struct HostLink {
     pub(crate) up: Option<Up>,
     /// Pending commands that were never handed over; they can expire.
     pub(crate) unsent: usize,
-    /// Lines that wait after a transient refusal: until when, and how often in a row.
-    pub(crate) waits: BTreeMap<ThreadId, (Instant, u32)>,
+    /// Lines that wait after a transient refusal, or because nothing could be marked.
+    pub(crate) waits: PutOff<ThreadId>,
     paired_at_ms: u64,
     link: Link,
     forwarder: JoinHandle<()>,
@@ -56,6 +57,12 @@ pub(crate) struct Up {
     /// commands go out.
     pub(crate) ready: bool,
     pub(crate) following: BTreeMap<ThreadId, Following>,
+    /// Threads that could not be followed, and are followed again after a while.
+    pub(crate) follow_again: PutOff<ThreadId>,
+    /// Those of them whose stored place is not to be trusted.
+    pub(crate) from_nothing: BTreeSet<ThreadId>,
+    /// The feed, if it could not be had or kept.
+    pub(crate) feed_again: PutOff<()>,
     /// Commands whose outcome was asked over this connection.
     pub(crate) asked: BTreeSet<CommandId>,
     /// Commands that the host has said it never took.
@@ -130,7 +137,7 @@ impl HostLink {
             life,
             up: None,
             unsent: 0,
-            waits: BTreeMap::new(),
+            waits: PutOff::default(),
             paired_at_ms: row.paired_at_ms,
             link,
             forwarder,
@@ -153,10 +160,15 @@ impl HostLink {
         self.forwarder
     }
 
-    /// When a line that waits is due again.
+    /// When something that was put off is due again: a line, a thread or the feed.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
-        self.up.as_ref()?;
-        self.waits.values().map(|(at, _)| *at).min()
+        let up = self.up.as_ref()?;
+        let next = [
+            self.waits.next(),
+            up.follow_again.next(),
+            up.feed_again.next(),
+        ];
+        next.into_iter().flatten().min()
     }
 
     /// A connection is open.
@@ -178,6 +190,9 @@ impl HostLink {
             feed_known: false,
             ready: false,
             following: BTreeMap::new(),
+            follow_again: PutOff::default(),
+            from_nothing: BTreeSet::new(),
+            feed_again: PutOff::default(),
             asked: BTreeSet::new(),
             absent: BTreeSet::new(),
             in_flight: BTreeMap::new(),

@@ -1,12 +1,12 @@
 //! What a host says: applied to the replica in one transaction each, then shown.
 
 use crate::{
-    actor::Actor, api::LogLevel, delivery::lock, error::QueryError, hosts::Following,
-    live::LiveBuffer, shared::Shows,
+    actor::Actor, api::LogLevel, delivery::lock, error::QueryError, follow::Again,
+    hosts::Following, live::LiveBuffer, shared::Shows,
 };
 use pilothouse_domain::{
     Cursor, Entry, Event, HostId, ItemStatus, LoggedEvent, Outcome, Refusal, ThreadId, ThreadState,
-    feed::{FeedCursor, GapReason, Subscribed},
+    feed::{GapReason, Subscribed},
     row::{LiveText, OpenItem, Snapshot},
 };
 use pilothouse_orchestrator::{apply, apply_entry, project};
@@ -14,13 +14,9 @@ use pilothouse_store::{Durability, ParkReason, ReplicaTx, StoreError};
 use pilothouse_wire::{
     link::{LinkEvent, LinkSender},
     message::{
-        ByeReason, DeviceMessage, ErrorAbout, ErrorCode, HostMessage, QueryAnswer, SubId, Welcome,
-        WireError,
+        ByeReason, ErrorAbout, ErrorCode, HostMessage, QueryAnswer, SubId, Welcome, WireError,
     },
 };
-
-/// Bytes of rows asked for with a snapshot: what a screen shows first.
-const TAIL_BYTES: u32 = 50 * 1024;
 
 impl Actor {
     /// A link has said something.
@@ -55,7 +51,7 @@ impl Actor {
             return;
         }
         let now = self.shared.platform.now_ms();
-        let known = self.store.transaction(
+        let noted = self.store.transaction(
             |tx| {
                 if let Some(mut row) = tx.host(host)? {
                     row.name.clone_from(&welcome.host_name);
@@ -64,27 +60,17 @@ impl Actor {
                     row.last_seen_ms = Some(now);
                     tx.put_host(&row)?;
                 }
-                tx.put_policy(host, &welcome.policy)?;
-                tx.feed_cursor(host)
+                tx.put_policy(host, &welcome.policy)
             },
             Durability::Lazy,
         );
-        let Some(known) = self.note("noting a host", known) else {
-            return;
-        };
-        let fresh = known == FeedCursor::default();
+        // What could not be noted does not keep the host from being heard.
+        self.note("noting a host", noted);
         let Some(link) = self.hosts.get_mut(&host) else {
             return;
         };
         link.connected(self.runtime.handle(), sender);
-        if let Some(up) = &mut link.up {
-            up.feed = up.new_sub();
-            up.feed_known = !fresh;
-            up.send(DeviceMessage::SubscribeFeed {
-                sub: up.feed,
-                cursor: (!fresh).then_some(known),
-            });
-        }
+        self.ask_feed(host);
         let same_decide = welcome.decide_version == pilothouse_domain::state::DECIDE_VERSION;
         if let Some(live) = lock(&self.shared.live).hosts.get_mut(&host) {
             live.same_decide = same_decide;
@@ -158,12 +144,7 @@ impl Actor {
     fn told(&mut self, host: HostId, message: HostMessage) {
         match message {
             HostMessage::Feed { sub, update } => {
-                let ours = self
-                    .hosts
-                    .get(&host)
-                    .and_then(|link| link.up.as_ref())
-                    .is_some_and(|up| up.feed == sub);
-                if ours {
+                if self.is_feed(host, sub) {
                     self.feed(host, &update);
                 }
             }
@@ -207,6 +188,12 @@ impl Actor {
         }
     }
 
+    fn is_feed(&self, host: HostId, sub: SubId) -> bool {
+        let up = self.hosts.get(&host).and_then(|link| link.up.as_ref());
+        // 0 is none: it is being asked for again.
+        up.is_some_and(|up| sub != 0 && up.feed == sub)
+    }
+
     fn thread_of(&self, host: HostId, sub: SubId) -> Option<ThreadId> {
         self.hosts.get(&host)?.up.as_ref()?.thread_of(sub)
     }
@@ -219,11 +206,12 @@ impl Actor {
         );
         match error.about {
             ErrorAbout::Sub { sub } => {
-                // A thread that the host does not have yet is followed as soon as its line comes.
-                if let Some(thread) = self.thread_of(host, sub)
-                    && let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut())
-                {
-                    up.following.remove(&thread);
+                if self.is_feed(host, sub) {
+                    self.feed_later(host);
+                } else if let Some(thread) = self.thread_of(host, sub) {
+                    // A thread that the host does not have yet is followed as soon as its line comes.
+                    let again = (error.code != ErrorCode::NotFound).then_some(Again::FromStored);
+                    self.not_followed(host, thread, again);
                 }
             }
             ErrorAbout::Command { id } => {
@@ -257,81 +245,6 @@ impl Actor {
         }
     }
 
-    /// Begins to follow an observed thread, if its host is connected.
-    pub(crate) fn follow(&mut self, host: HostId, thread: ThreadId) {
-        let at = self.store.state(thread);
-        let Some(at) = self.note("reading a state", at) else {
-            return;
-        };
-        let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) else {
-            return;
-        };
-        if up.following.contains_key(&thread) {
-            return;
-        }
-        let at = at
-            .filter(|(held_by, snapshot)| {
-                *held_by == host
-                    && snapshot.state.version == pilothouse_domain::state::STATE_VERSION
-            })
-            .map(|(_, snapshot)| (snapshot.state, snapshot.cursor));
-        let sub = up.new_sub();
-        up.send(DeviceMessage::Subscribe {
-            sub,
-            thread,
-            cursor: at.as_ref().map(|(_, cursor)| *cursor),
-            tail_bytes: TAIL_BYTES,
-        });
-        up.following.insert(
-            thread,
-            Following {
-                sub,
-                at,
-                high_water: None,
-            },
-        );
-    }
-
-    /// Nobody observes the thread any more.
-    pub(crate) fn unfollow(&mut self, host: HostId, thread: ThreadId) {
-        if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut())
-            && let Some(following) = up.following.remove(&thread)
-        {
-            up.send(DeviceMessage::Unsubscribe { sub: following.sub });
-        }
-        lock(&self.shared.live).threads.remove(&(host, thread));
-    }
-
-    /// Subscribes again from nothing: what came does not fit what is held.
-    fn follow_anew(&mut self, host: HostId, thread: ThreadId, why: &str) {
-        self.shared.log(
-            LogLevel::Warn,
-            "link",
-            &format!("a thread is fetched anew: {why}"),
-        );
-        let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) else {
-            return;
-        };
-        if let Some(following) = up.following.remove(&thread) {
-            up.send(DeviceMessage::Unsubscribe { sub: following.sub });
-        }
-        let sub = up.new_sub();
-        up.send(DeviceMessage::Subscribe {
-            sub,
-            thread,
-            cursor: None,
-            tail_bytes: TAIL_BYTES,
-        });
-        up.following.insert(
-            thread,
-            Following {
-                sub,
-                at: None,
-                high_water: None,
-            },
-        );
-    }
-
     fn subscribed(&mut self, host: HostId, sub: SubId, thread: ThreadId, answer: Subscribed) {
         if self.thread_of(host, sub) != Some(thread) {
             return;
@@ -348,15 +261,27 @@ impl Actor {
             let Some(snapshot) = answer.snapshot else {
                 self.shared
                     .log(LogLevel::Error, "link", "a gap came without a snapshot");
+                self.not_followed(host, thread, Some(Again::FromNothing));
                 return;
             };
+            if snapshot.state.thread != thread {
+                self.shared.log(
+                    LogLevel::Error,
+                    "link",
+                    "a snapshot of another thread came than was asked for; it is not kept",
+                );
+                self.not_followed(host, thread, Some(Again::FromNothing));
+                return;
+            }
             let kept = self.store.transaction(
                 |tx| tx.reset_thread(host, &snapshot, &answer.rows, &answer.open_items),
                 Durability::Lazy,
             );
             if self.note("keeping a thread", kept).is_none() {
+                self.not_followed(host, thread, Some(Again::FromStored));
                 return;
             }
+            self.kept(host, thread);
             at = Some((snapshot.state, snapshot.cursor));
         }
         if let Some(following) = self.following(host, thread) {
@@ -374,7 +299,7 @@ impl Actor {
         self.show_timeline(host, thread, true);
     }
 
-    fn following(&mut self, host: HostId, thread: ThreadId) -> Option<&mut Following> {
+    pub(crate) fn following(&mut self, host: HostId, thread: ThreadId) -> Option<&mut Following> {
         self.hosts
             .get_mut(&host)?
             .up
@@ -460,9 +385,17 @@ impl Actor {
             |tx| apply_all(tx, host, &mut state, &mut cursor, &fresh),
             Durability::Lazy,
         );
+        // With no room, what is held is right and only old: from there it goes on once there is room again.
+        let again = match &applied {
+            Err(StoreError::DiskFull { .. } | StoreError::Busy { .. }) => Again::FromStored,
+            _ => Again::FromNothing,
+        };
         if self.note("keeping entries", applied).is_none() {
-            self.follow_anew(host, thread, "its entries could not be kept");
+            self.not_followed(host, thread, Some(again));
             return;
+        }
+        if !fresh.is_empty() {
+            self.kept(host, thread);
         }
         if let Some(following) = self.following(host, thread) {
             following.at = Some((state, cursor));

@@ -34,7 +34,7 @@ impl LiveBuffer {
 
     /// Offset behind the last byte.
     pub(crate) fn end(&self) -> u64 {
-        self.from + self.text.len() as u64
+        self.from.saturating_add(self.text.len() as u64)
     }
 
     /// What is held.
@@ -68,7 +68,7 @@ impl LiveBuffer {
             return None;
         }
         let start = usize::try_from(offset.saturating_sub(self.from)).ok()?;
-        let at = self.from + start as u64;
+        let at = self.from.saturating_add(start as u64);
         Some((at, self.text.get(start..)?))
     }
 
@@ -77,7 +77,7 @@ impl LiveBuffer {
         if self.text.len() > 2 * LIVE_TEXT {
             let cut = self.text.ceil_char_boundary(self.text.len() - LIVE_TEXT);
             self.text.drain(..cut);
-            self.from += cut as u64;
+            self.from = self.from.saturating_add(cut as u64);
         }
     }
 }
@@ -196,6 +196,14 @@ mod tests {
         assert_eq!(buffer.since(3), Some((10, "xyz")));
         assert_eq!(buffer.since(12), Some((12, "z")));
         assert_eq!(buffer.since(13), None);
+    }
+
+    #[test]
+    fn an_offset_at_the_end_of_all_numbers_does_no_harm() {
+        let mut buffer = LiveBuffer::new(u64::MAX - 1, "abc");
+        assert_eq!(buffer.end(), u64::MAX);
+        assert!(!buffer.push(u64::MAX, ""));
+        assert_eq!(buffer.since(u64::MAX), None);
     }
 
     #[test]

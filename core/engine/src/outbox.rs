@@ -6,6 +6,7 @@
 
 use crate::{
     actor::Actor,
+    api::LogLevel,
     commands::outcome_of,
     delivery::lock,
     shared::{Shows, refusal_words},
@@ -17,16 +18,10 @@ use pilothouse_store::{
     Delivery as Stored, Durability, OutboxEntry, ParkReason, ReplicaTx, StoreError,
 };
 use pilothouse_wire::message::DeviceMessage;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
 /// Outcomes asked in one message, by the wire's bound.
 const ASKED_AT_ONCE: usize = 256;
-/// The first wait after a transient refusal; it doubles up to [`LAST_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LAST_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a command may wait in the outbox without being handed over, ms.
 pub(crate) fn lifetime_ms(body: &CommandBody) -> u64 {
@@ -40,23 +35,21 @@ impl Actor {
     /// Sends and asks whatever can be sent and asked now.
     pub(crate) fn pump(&mut self, host: HostId) {
         let pending = self.store.pending(host);
-        let Some(pending) = self.note("reading the outbox", pending) else {
-            return;
-        };
+        let pending = self.note("reading the outbox", pending);
         let Some(link) = self.hosts.get_mut(&host) else {
             return;
         };
-        link.unsent = pending.iter().filter(|entry| !entry.handed).count();
         let now = Instant::now();
-        link.waits.retain(|thread, (at, _)| {
-            *at > now || pending.iter().any(|entry| entry.command.thread == *thread)
-        });
-        let waits: BTreeSet<ThreadId> = link
-            .waits
-            .iter()
-            .filter(|(_, (at, _))| *at > now)
-            .map(|(thread, _)| *thread)
-            .collect();
+        let due = link.waits.take_due(now);
+        let Some(pending) = pending else {
+            for thread in due {
+                link.waits.failed(thread, now);
+            }
+            return;
+        };
+        link.unsent = pending.iter().filter(|entry| !entry.handed).count();
+        link.waits
+            .retain(|thread| pending.iter().any(|entry| entry.command.thread == thread));
         let Some(up) = link.up.as_mut().filter(|up| up.ready) else {
             return;
         };
@@ -79,10 +72,10 @@ impl Actor {
         for entry in &pending {
             heads.entry(entry.command.thread).or_insert(entry);
         }
-        let ready: Vec<&OutboxEntry> = heads
+        let mut ready: Vec<&OutboxEntry> = heads
             .into_iter()
             .filter(|(thread, entry)| {
-                !waits.contains(thread)
+                !link.waits.is_waiting(*thread)
                     && !up.in_flight.contains_key(thread)
                     && (!entry.handed || up.absent.contains(&entry.command.id))
             })
@@ -99,13 +92,17 @@ impl Actor {
         if !fresh.is_empty() {
             let marked = self.store.mark_handed(&fresh);
             if let Err(error) = marked {
-                // Nothing goes out that is not marked; it is tried again with the next thing that happens.
+                // Nothing goes out that is not marked; it is tried again after a while.
                 self.shared.log(
-                    crate::api::LogLevel::Error,
+                    LogLevel::Error,
                     "outbox",
                     &format!("commands could not be marked as handed over: {error}"),
                 );
-                return;
+                if let Some(link) = self.hosts.get_mut(&host) {
+                    for entry in ready.extract_if(.., |entry| !entry.handed) {
+                        link.waits.failed(entry.command.thread, now);
+                    }
+                }
             }
         }
         let mut sent = Vec::new();
@@ -126,7 +123,8 @@ impl Actor {
             }
         }
         if let Some(link) = self.hosts.get_mut(&host) {
-            link.unsent = link.unsent.saturating_sub(fresh.len());
+            let gone = sent.iter().filter(|(_, id)| fresh.contains(id)).count();
+            link.unsent = link.unsent.saturating_sub(gone);
         }
         for (thread, _) in sent {
             self.show_outbox(host, thread, true);
@@ -139,6 +137,14 @@ impl Actor {
         let Some(Some(entry)) = self.note("reading the outbox", entry) else {
             return;
         };
+        if entry.host != host {
+            self.shared.log(
+                LogLevel::Error,
+                "outbox",
+                "a host spoke of a command that is for another one; it is not listened to",
+            );
+            return;
+        }
         let thread = entry.command.thread;
         if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut())
             && up.in_flight.get(&thread) == Some(&command)
@@ -208,15 +214,7 @@ impl Actor {
             .waiting
             .insert(entry.command.id, refusal_words(refusal));
         if let Some(link) = self.hosts.get_mut(&host) {
-            let (at, times) = link
-                .waits
-                .entry(entry.command.thread)
-                .or_insert((Instant::now(), 0));
-            let wait = FIRST_WAIT
-                .saturating_mul(1u32.checked_shl(*times).unwrap_or(u32::MAX))
-                .min(LAST_WAIT);
-            *at = Instant::now() + wait;
-            *times = (*times + 1).min(16);
+            link.waits.failed(entry.command.thread, Instant::now());
             if let Some(up) = &mut link.up {
                 // The host has said that it did not take it: it may be sent again.
                 up.absent.insert(entry.command.id);
@@ -240,7 +238,7 @@ impl Actor {
             return;
         };
         if let Some(link) = self.hosts.get_mut(&host) {
-            link.waits.remove(&entry.command.thread);
+            link.waits.forget(entry.command.thread);
         }
         lock(&self.shared.live).waiting.remove(&command);
         self.tell(command);

@@ -60,6 +60,10 @@ pub(crate) struct World {
     pub(crate) cuts: u32,
     /// The next commands get these instead of being decided.
     pub(crate) refusals: VecDeque<Refusal>,
+    /// The next so many subscriptions, of threads and of the feed, fail.
+    pub(crate) failures: u32,
+    /// Counted up: every subscription there is fails once.
+    pub(crate) breaks: u64,
     /// No outcome is sent; it stays to be asked for.
     pub(crate) mute: bool,
     /// No change of the feed is sent.

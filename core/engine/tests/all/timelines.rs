@@ -314,3 +314,35 @@ fn a_request_about_an_item_stands_behind_it_with_what_became_of_it_also_for_a_de
         .timeline(thread)
         .until("a later device sees it as well", answered);
 }
+
+#[test]
+fn what_the_host_could_not_give_is_asked_for_again_over_the_same_connection() {
+    let host = FakeHost::start();
+    let thread = host.thread(41, "Talk");
+    host.append(thread, vec![closed(1, "before")]);
+    // The feed at the first connection, twice.
+    host.lock().failures = 2;
+    let device = Device::paired(&host);
+    device.synchronised();
+    host.lock().failures = 2;
+    let timeline = device.timeline(thread);
+    timeline.until("it is current", |shown| {
+        shown.header().synchronised && shown.texts() == ["before"]
+    });
+    // No answer may bring them back before it is seen that they are gone.
+    host.with(|world| {
+        world.failures = 1;
+        world.breaks += 1;
+    });
+    timeline.until("it is not current", |shown| !shown.header().synchronised);
+    host.append(thread, vec![closed(2, "after")]);
+    timeline.until("it is current again", |shown| {
+        shown.header().synchronised && shown.texts() == ["before", "after"]
+    });
+    let created = device.create("The feed is there as well");
+    assert!(accepted(&created));
+    device
+        .threads()
+        .until("it brings the new line", |rows| rows.len() == 2);
+    assert_eq!(host.connections(), 1);
+}

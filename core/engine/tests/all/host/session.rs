@@ -12,6 +12,7 @@ pub(super) struct Session {
     feed: Option<(SubId, u64)>,
     at: usize,
     kicks: u64,
+    breaks: u64,
 }
 
 impl Session {
@@ -74,6 +75,7 @@ impl Session {
             feed: None,
             at,
             kicks,
+            breaks: 0,
         };
         if session
             .say(HostMessage::Welcome(Box::new(welcome)))
@@ -100,6 +102,23 @@ impl Session {
         self.outgoing.send(&message).await.ok()
     }
 
+    fn fails(&self) -> bool {
+        let mut world = self.world.lock().unwrap();
+        let fails = world.failures > 0;
+        world.failures = world.failures.saturating_sub(1);
+        fails
+    }
+
+    async fn fail(&mut self, sub: SubId) -> Option<()> {
+        self.say(HostMessage::Error(WireError {
+            about: ErrorAbout::Sub { sub },
+            code: ErrorCode::Failed,
+            message: "the log could not be read".to_owned(),
+            next_step: "try again".to_owned(),
+        }))
+        .await
+    }
+
     async fn cut(&mut self) {
         let _ = self
             .outgoing
@@ -110,6 +129,11 @@ impl Session {
 
     async fn take(&mut self, message: DeviceMessage) -> Option<()> {
         match message {
+            DeviceMessage::SubscribeFeed { sub, .. } | DeviceMessage::Subscribe { sub, .. }
+                if self.fails() =>
+            {
+                self.fail(sub).await
+            }
             DeviceMessage::SubscribeFeed { sub, cursor } => {
                 let update = {
                     let world = self.world.lock().unwrap();
@@ -253,6 +277,13 @@ impl Session {
         if kicked {
             self.cut().await;
             return None;
+        }
+        let breaks = self.world.lock().unwrap().breaks;
+        if std::mem::replace(&mut self.breaks, breaks) != breaks {
+            let subs = std::mem::take(&mut self.subs).into_keys();
+            for sub in subs.chain(self.feed.take().map(|(sub, _)| sub)) {
+                self.fail(sub).await?;
+            }
         }
         for happened in happened {
             match happened {
