@@ -15,7 +15,7 @@ use pilothouse_providers::contract::{
     SendError, SendTurn, StartError, Steer, SteerError, Steering, TurnAccepted,
 };
 use std::sync::{Arc, Mutex};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// What the ledger asked of the agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +41,8 @@ struct State {
     turns: u32,
     /// What the next `send_turn` answers instead of a turn.
     refuse: Option<SendError>,
+    /// What the next start waits for.
+    gate: Option<Arc<Notify>>,
 }
 
 impl Script {
@@ -57,6 +59,13 @@ impl Script {
 
     pub(crate) fn refuse_next(&self, error: SendError) {
         self.state.lock().unwrap().refuse = Some(error);
+    }
+
+    /// The next start waits until the returned gate is opened.
+    pub(crate) fn hold_start(&self) -> Arc<Notify> {
+        let gate = Arc::new(Notify::new());
+        self.state.lock().unwrap().gate = Some(Arc::clone(&gate));
+        gate
     }
 
     /// The agent says something about its one conversation.
@@ -143,6 +152,10 @@ impl ProviderAdapter for Script {
         events: EventSender,
     ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
         Box::pin(async move {
+            let gate = self.state.lock().unwrap().gate.take();
+            if let Some(gate) = gate {
+                gate.notified().await;
+            }
             self.state.lock().unwrap().events = Some((launch.incarnation, events));
             let ready = ProviderEventKind::SessionReady {
                 incarnation: launch.incarnation,

@@ -298,3 +298,64 @@ async fn the_feed_begins_with_everything_and_carries_what_waits() {
         .unwrap();
     assert!(!resumed.reset && resumed.threads.is_empty(), "{resumed:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_asked_for_while_the_agent_is_started_stops_the_turn_that_then_begins() {
+    let mut world = World::new().await;
+    let mut follower = world.follow(None).await;
+    let gate = world.script.hold_start();
+    world.send("long", DispatchMode::StartImmediately).await;
+    let started = |event: &Event| match event {
+        Event::AttemptStarted { run, attempt, .. } => Some((*run, *attempt)),
+        _ => None,
+    };
+    let (run, attempt) = follower.until("the attempt", started).await;
+    let stopped = world
+        .command(CommandBody::RunInterrupt {
+            run,
+            attempt,
+            hold_queue: true,
+        })
+        .await;
+    assert!(matches!(stopped, Outcome::Accepted { .. }), "{stopped:?}");
+    // Longer than an interrupt waits for what is before it.
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    gate.notify_one();
+    assert_eq!(world.sent().await, "long");
+    let Call::Interrupted { turn } = world.call().await else {
+        panic!("the turn was not stopped")
+    };
+    assert_eq!(turn.as_str(), "turn-1");
+    world
+        .script
+        .say(Some(1), ended(TurnStatus::Interrupted))
+        .await;
+    assert_eq!(
+        follower.until("the end", run_ended).await,
+        RunStatus::Interrupted
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_stands_behind_its_device_s_revocation_is_forbidden() {
+    let mut world = World::new().await;
+    let principal = World::principal();
+    let device = pilothouse_ledger::NewDevice {
+        device: principal.device,
+        name: "a phone".into(),
+        spki_sha256: pilothouse_domain::ContentHash::of("its key"),
+        scopes: principal.scopes.clone(),
+    };
+    world.ledger.pair_device(device).await.unwrap();
+    world.ledger.revoke_device(principal.device).await.unwrap();
+    let late = world.send("too late", DispatchMode::StartImmediately).await;
+    assert!(
+        matches!(
+            late,
+            Outcome::Refused {
+                refusal: Refusal::Forbidden { .. }
+            }
+        ),
+        "{late:?}"
+    );
+}

@@ -1,7 +1,9 @@
 //! Bytes that no codex would send.
 
 use crate::replay::{call_of, load, names};
-use pilothouse_domain::{NativeId, ProviderEventKind, provider_event::Resolution};
+use pilothouse_domain::{
+    NativeId, ProviderEventKind, Subject, provider_event::Resolution, request::RequestKind,
+};
 use pilothouse_providers::codex::{Call, CallError, Codec, FRAME_LIMIT, RAW_LIMIT, Received};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -303,4 +305,40 @@ proptest! {
             }
         }
     }
+}
+
+/// A diff that changes while its request waits: an answer to the old one must not approve the new one.
+#[test]
+fn an_answer_to_a_diff_that_has_changed_is_not_for_the_request_any_more() {
+    let mut codec = Codec::new();
+    let change =
+        |diff: &str| json!([{"path": "/w/a.txt", "kind": {"type": "update"}, "diff": diff}]);
+    let item =
+        json!({"type": "fileChange", "id": "i", "changes": change("+one"), "status": "inProgress"});
+    codec.receive(&line(&json!({"method": "item/started", "params": {"threadId": "t", "turnId": "u", "item": item}})));
+    let asked = json!({"method": "item/fileChange/requestApproval", "id": 0, "params": {"threadId": "t", "turnId": "u", "itemId": "i"}});
+    let received = codec.receive(&line(&asked));
+    let shown = received.iter().find_map(|one| match one {
+        Received::Event(event) => match &event.kind {
+            ProviderEventKind::RequestOpened { subject, .. } => Some((**subject).clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let shown = shown.expect("the request is shown");
+    let same = |codec: &Codec, shown: &Subject| {
+        codec.is_same_request(
+            &NativeId::from("0"),
+            &NativeId::from("t"),
+            RequestKind::FileChange,
+            shown,
+        )
+    };
+    assert!(same(&codec, &shown));
+    let patched = json!({"method": "item/fileChange/patchUpdated", "params": {"threadId": "t", "turnId": "u", "itemId": "i", "changes": change("+two")}});
+    codec.receive(&line(&patched));
+    assert!(
+        !same(&codec, &shown),
+        "what was shown is no longer what is asked"
+    );
 }
