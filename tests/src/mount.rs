@@ -1,4 +1,4 @@
-//! Small and read-only file systems, for full disks and read-only directories. Root only.
+//! Small and read-only file systems, for full disks and read-only directories. Root only, with the right to mount.
 
 use std::{
     env,
@@ -6,17 +6,33 @@ use std::{
     process::Command,
 };
 
-/// Whether file systems can be mounted here.
+/// Whether the tests that mount something are to run: yes, unless `PILOTHOUSE_NOT_ROOT` is set, as root or not.
 ///
 /// # Panics
-/// It is not root and `PILOTHOUSE_NOT_ROOT` is not set: a test that is skipped in silence tests nothing.
+/// A file system cannot be mounted here. That is tried and not guessed from the user: in a container, root often lacks the
+/// right to mount. And a test that is skipped in silence tests nothing.
 pub fn allowed() -> bool {
-    let root = rustix::process::geteuid().is_root();
+    if env::var_os("PILOTHOUSE_NOT_ROOT").is_some() {
+        return false;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let tried = mount_tmpfs(dir.path(), 64).output();
+    let _unmounted = Mount(dir.path().to_owned());
     assert!(
-        root || env::var_os("PILOTHOUSE_NOT_ROOT").is_some(),
-        "this test mounts a small tmpfs: run it as root, or set PILOTHOUSE_NOT_ROOT=1 to leave it out"
+        tried.as_ref().is_ok_and(|output| output.status.success()),
+        "this test mounts a small tmpfs, and that fails here: run it as root with the right to mount (CAP_SYS_ADMIN), or set \
+         PILOTHOUSE_NOT_ROOT=1 to leave it out: {tried:?}"
     );
-    root
+    true
+}
+
+fn mount_tmpfs(at: &Path, kib: u32) -> Command {
+    let mut command = Command::new("mount");
+    command
+        .args(["-t", "tmpfs", "-o", &format!("size={kib}k,mode=0700")])
+        .arg("pilothouse-test")
+        .arg(at);
+    command
 }
 
 /// A mounted file system, unmounted when dropped.
@@ -25,10 +41,7 @@ pub struct Mount(PathBuf);
 impl Mount {
     /// A tmpfs of so many KiB.
     pub fn tmpfs(at: &Path, kib: u32) -> Self {
-        let options = format!("size={kib}k,mode=0700");
-        run(Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "pilothouse-test"])
-            .arg(at));
+        run(&mut mount_tmpfs(at, kib));
         Self(at.to_owned())
     }
 
