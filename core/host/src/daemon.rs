@@ -262,6 +262,11 @@ impl Daemon {
         self.running.fingerprint
     }
 
+    /// Waits until the ledger has ended by itself, which only a fault can make it do: the daemon is of no use then.
+    pub async fn failed(&self) {
+        self.running.host.ledger.closed().await;
+    }
+
     /// Tells devices, stops agents, closes the ledger.
     pub async fn stop(self) {
         self.control.abort();

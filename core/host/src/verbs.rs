@@ -246,13 +246,17 @@ async fn host(args: HostArgs) -> anyhow::Result<ExitCode> {
             daemon.name()
         ))?;
     }
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    let code = tokio::select! {
+        _ = interrupt.recv() => ExitCode::SUCCESS,
+        _ = terminate.recv() => ExitCode::SUCCESS,
+        () = daemon.failed() => {
+            tracing::error!("the ledger has failed; start the host again: what was acknowledged is on disk");
+            ExitCode::FAILURE
+        }
+    };
     tracing::info!("stopping; once more stops at once");
     tokio::select! {
-        () = daemon.stop() => Ok(ExitCode::SUCCESS),
+        () = daemon.stop() => Ok(code),
         _ = interrupt.recv() => std::process::exit(130),
         _ = terminate.recv() => std::process::exit(143),
     }

@@ -54,8 +54,6 @@ struct Shared {
     policy: Policy,
     dir: std::path::PathBuf,
     feed: tokio::sync::watch::Receiver<u64>,
-    /// Fires with each revoked device, so that connections can end theirs at once.
-    revoked: tokio::sync::broadcast::Sender<DeviceId>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -70,7 +68,6 @@ impl Ledger {
         runtime: tokio::runtime::Handle,
     ) -> Result<Self, LedgerError> {
         let (jobs, inbox) = mpsc::channel(JOBS);
-        let (revoked, _) = tokio::sync::broadcast::channel(16);
         let policy = config.policy.clone();
         let dir = config.dir.clone();
         let writer = Writer::open(config, jobs.clone(), runtime)?;
@@ -84,7 +81,6 @@ impl Ledger {
             policy,
             dir,
             feed,
-            revoked,
             writer: Mutex::new(Some(thread)),
         };
         Ok(Self {
@@ -201,19 +197,18 @@ impl Ledger {
         self.ask(|reply| Job::Pair { device, reply }).await?
     }
 
-    /// Ends a device's access. Synced when it returns; its connections are told through [`Ledger::revocations`].
+    /// Ends a device's access: none of its commands is taken any more. Synced when it returns. Its connections are its
+    /// host's to end.
     ///
     /// # Errors
     /// When the ledger is closed or cannot write.
     pub async fn revoke_device(&self, device: DeviceId) -> Result<(), LedgerError> {
-        self.ask(|reply| Job::Revoke { device, reply }).await??;
-        let _ = self.shared.revoked.send(device);
-        Ok(())
+        self.ask(|reply| Job::Revoke { device, reply }).await?
     }
 
-    /// Devices as they are revoked.
-    pub fn revocations(&self) -> tokio::sync::broadcast::Receiver<DeviceId> {
-        self.shared.revoked.subscribe()
+    /// Waits until the writer has ended, whether it was shut down or failed. After that nothing is taken any more.
+    pub async fn closed(&self) {
+        self.jobs.closed().await;
     }
 
     /// The device with that public key, revoked or not.
