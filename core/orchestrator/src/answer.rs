@@ -144,7 +144,12 @@ fn check_reply(question: &Question, reply: &QuestionReply) -> Result<(), Refusal
     if let Some(label) = reply.chosen.iter().find(|label| !offered(label))
         && !open
     {
-        return wrong(format!("`{label}` is not offered"));
+        // A refusal is shown and kept.
+        return wrong(if question.secret {
+            "what was chosen is not offered".to_owned()
+        } else {
+            format!("`{label}` is not offered")
+        });
     }
     if reply.chosen.len() > 1 && !question.multi_select {
         return wrong("only one may be chosen".to_owned());
@@ -152,38 +157,35 @@ fn check_reply(question: &Question, reply: &QuestionReply) -> Result<(), Refusal
     Ok(())
 }
 
-/// The answer as it may stand in a log: words given to a secret question are not in it.
-fn masked(subject: &Subject, answer: &Answer) -> Answer {
+/// The answer as it may stand in a log or on a screen: words given to a secret question, or to one that is not among the
+/// subject's, are not in it.
+pub fn masked(subject: &Subject, answer: &Answer) -> Answer {
     let Answer::Reply { replies } = answer else {
         return answer.clone();
     };
-    let secret = |reply: &QuestionReply| {
-        subject
-            .questions
-            .iter()
-            .find(|q| q.id == reply.question)
-            .filter(|q| q.secret)
-    };
     let replies = replies
         .iter()
-        .map(|reply| match secret(reply) {
-            None => reply.clone(),
-            Some(question) => QuestionReply {
+        .map(|reply| {
+            let question = subject.questions.iter().find(|q| q.id == reply.question);
+            if question.is_some_and(|question| !question.secret) {
+                return reply.clone();
+            }
+            // Labels that were offered are no secret; one typed as a label is.
+            let offered = |label: &String| {
+                question.is_some_and(|q| q.choices.iter().any(|c| c.label == *label))
+            };
+            let mask_typed = |label: &String| {
+                if offered(label) {
+                    label.clone()
+                } else {
+                    MASK.to_owned()
+                }
+            };
+            QuestionReply {
                 question: reply.question.clone(),
-                // Labels that were offered are no secret; one typed as a label is.
-                chosen: reply
-                    .chosen
-                    .iter()
-                    .map(|label| {
-                        if question.choices.iter().any(|c| c.label == *label) {
-                            label.clone()
-                        } else {
-                            MASK.to_owned()
-                        }
-                    })
-                    .collect(),
+                chosen: reply.chosen.iter().map(mask_typed).collect(),
                 text: reply.text.as_ref().map(|_| MASK.to_owned()),
-            },
+            }
         })
         .collect();
     Answer::Reply { replies }

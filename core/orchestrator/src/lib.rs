@@ -19,7 +19,7 @@ mod project;
 mod summary;
 
 pub use affordances::{Affordances, Offer, Unavailable, affordances};
-pub use answer::MASK;
+pub use answer::{MASK, masked};
 pub use apply::{STEP_REFUSED, apply, apply_entry};
 pub use assess::{Assessment, assess, is_hidden, reveal_hidden};
 pub use decide::{decide, lookups};

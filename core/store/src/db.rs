@@ -79,7 +79,8 @@ impl Db {
         db.run(
             "setting up the connection",
             &format!(
-                "PRAGMA busy_timeout = {}; PRAGMA foreign_keys = OFF; PRAGMA temp_store = MEMORY;",
+                "PRAGMA busy_timeout = {}; PRAGMA foreign_keys = OFF; PRAGMA temp_store = MEMORY; \
+                 PRAGMA secure_delete = ON;",
                 BUSY.as_millis()
             ),
         )?;

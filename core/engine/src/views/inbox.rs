@@ -10,7 +10,7 @@ use pilothouse_domain::{
     ThreadId, ThreadSummary, WorkspaceId,
     request::{Respondability, RiskHint},
 };
-use pilothouse_orchestrator::{assess, reveal_hidden};
+use pilothouse_orchestrator::{assess, masked, reveal_hidden};
 use pilothouse_store::StoreError;
 use std::collections::BTreeMap;
 
@@ -123,13 +123,17 @@ pub(crate) fn row_of(request: &RuntimeRequest, around: &Surroundings<'_>) -> Inb
         asked_before: request.asked_before,
         opened_at_ms: request.opened_at_ms,
         expires_at_ms: request.expires_at_ms,
-        state: state_of(request, around.sending),
+        state: state_of(request, &subject, around.sending),
         refused: around.refused.clone(),
         online: around.online,
     }
 }
 
-fn state_of(request: &RuntimeRequest, sending: Option<&Outstanding>) -> InboxState {
+fn state_of(
+    request: &RuntimeRequest,
+    subject: &Subject,
+    sending: Option<&Outstanding>,
+) -> InboxState {
     if let RequestStatus::Answering { answer, .. } = &request.status {
         return InboxState::Sending {
             answer: answer.clone(),
@@ -138,7 +142,7 @@ fn state_of(request: &RuntimeRequest, sending: Option<&Outstanding>) -> InboxSta
     }
     match sending.map(|waiting| &waiting.command.body) {
         Some(CommandBody::RequestAnswer { answer, .. }) => InboxState::Sending {
-            answer: answer.clone(),
+            answer: masked(subject, answer),
             on_host: false,
         },
         _ => InboxState::Pending,
@@ -248,8 +252,12 @@ fn exact_text(subject: &Subject, raw: &str, unreadable: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pilothouse_domain::{
+        Answer, Command, CommandId, OptionId,
+        request::{OptionEffect, Question, QuestionReply},
+    };
     use pilothouse_domain::{Incarnation, NodeId, request::RequestKind, request::RequestOption};
-    use pilothouse_domain::{OptionId, request::OptionEffect};
+    use pilothouse_orchestrator::MASK;
 
     fn request(subject: &str) -> RuntimeRequest {
         RuntimeRequest {
@@ -342,6 +350,57 @@ mod tests {
     fn fields_in_another_order_and_empty_known_ones_are_no_surprise() {
         let text = harmless().replacen('{', "{\"reach\":[],\"incomplete\":false,", 1);
         assert!(!row(&request(&text)).subject.unreadable);
+    }
+
+    #[test]
+    fn a_secret_on_its_way_is_not_shown() {
+        let secret = |secret| Question {
+            id: "q".to_owned(),
+            header: String::new(),
+            text: "Password?".to_owned(),
+            choices: Vec::new(),
+            multi_select: false,
+            free_text: true,
+            secret,
+        };
+        for (is_secret, shown) in [(true, MASK), (false, "hunter2")] {
+            let subject = Subject {
+                questions: vec![secret(is_secret)],
+                ..Subject::default()
+            };
+            let request = request(&serde_json::to_string(&subject).unwrap());
+            let reply = |text: &str| Answer::Reply {
+                replies: vec![QuestionReply {
+                    question: "q".to_owned(),
+                    chosen: Vec::new(),
+                    text: Some(text.to_owned()),
+                }],
+            };
+            let waiting = Outstanding {
+                host: HostId::from_bytes([9; 16]),
+                command: Command {
+                    id: CommandId::from_bytes([7; 16]),
+                    thread: ThreadId::from_bytes([8; 16]),
+                    device_seq: 1,
+                    based_on: None,
+                    issued_at_ms: 0,
+                    body: CommandBody::RequestAnswer {
+                        request: request.id,
+                        content_hash: request.content_hash,
+                        answer: reply("hunter2"),
+                    },
+                },
+                saved_at_ms: 0,
+                state: crate::rows::DeliveryState::Saved,
+            };
+            assert_eq!(
+                state_of(&request, &subject, Some(&waiting)),
+                InboxState::Sending {
+                    answer: reply(shown),
+                    on_host: false,
+                }
+            );
+        }
     }
 
     #[test]

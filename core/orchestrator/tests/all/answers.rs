@@ -11,7 +11,7 @@ use pilothouse_domain::{
     request::{AnswerDelivery, RequestKind},
     run::BlockedOn,
 };
-use pilothouse_orchestrator::{MASK, Verdict};
+use pilothouse_orchestrator::{MASK, Verdict, masked};
 
 pub(crate) const OK: Result<Verdict, Refusal> = Ok(Verdict::Accepted { notice: None });
 
@@ -356,6 +356,33 @@ fn every_question_is_answered_once_and_no_other() {
         ),
         OK
     );
+}
+
+#[test]
+fn a_refusal_does_not_repeat_what_was_typed_as_the_label_of_a_secret_question() {
+    let mut world = World::new();
+    world.running("first");
+    let mut asked = question("q1", &["a", "b"], false, false);
+    asked.secret = true;
+    let subject = questions(vec![asked]);
+    world.ask("4", None, RequestKind::UserInput, subject.clone());
+    let request = world.request();
+    let typed = reply("q1", &["hunter2"], None);
+    let refusal = world
+        .answer_as(PHONE, request.id, request.content_hash, typed.clone())
+        .unwrap_err();
+    let words = serde_json::to_string(&refusal).unwrap();
+    assert!(
+        words.contains("not offered") && !words.contains("hunter2"),
+        "{words}"
+    );
+    for known in [subject, Subject::default()] {
+        let answer = serde_json::to_string(&masked(&known, &typed)).unwrap();
+        assert!(answer.contains(MASK) && !answer.contains("hunter2"));
+    }
+    let offered = reply("q1", &["a"], None);
+    let subject: Subject = serde_json::from_str(&request.subject).unwrap();
+    assert_eq!(masked(&subject, &offered), offered);
 }
 
 #[test]

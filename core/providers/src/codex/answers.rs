@@ -97,7 +97,12 @@ fn words(subject: &Subject, reply: &QuestionReply) -> Result<Vec<String>, String
     }
     for label in &reply.chosen {
         if !question.choices.iter().any(|choice| choice.label == *label) {
-            return Err(format!("`{label}` is no choice of `{}`", question.id));
+            // What is said here is shown and kept.
+            return Err(if question.secret {
+                format!("what was chosen is no choice of `{}`", question.id)
+            } else {
+                format!("`{label}` is no choice of `{}`", question.id)
+            });
         }
     }
     let mut words = reply.chosen.clone();

@@ -6,7 +6,10 @@ use crate::{
     db::Durability,
     error::Result,
 };
-use pilothouse_domain::{Command, CommandBody, CommandId, HostId, Outcome, ThreadId, limits};
+use pilothouse_domain::{
+    Answer, Command, CommandBody, CommandId, HostId, Outcome, Subject, ThreadId, limits,
+};
+use pilothouse_orchestrator::{MASK, masked};
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 
@@ -162,7 +165,7 @@ impl ReplicaTx<'_> {
     }
 
     /// Notes what came of a command; says whether that is final. A transient refusal is not: the command stays and
-    /// is sent again.
+    /// is sent again. Of what has ended, words that answered questions are not kept: they may be secrets.
     ///
     /// # Errors
     /// Any of the file.
@@ -175,7 +178,44 @@ impl ReplicaTx<'_> {
             "UPDATE outbox SET state = ?2, outcome = ?3, parked = NULL WHERE command = ?1 AND state <> ?2",
             (command.as_bytes(), DONE, to_json(outcome)),
         )?;
+        self.forget_words(command)?;
         Ok(true)
+    }
+
+    /// Masks the words of an answer that will not be sent (again).
+    fn forget_words(&self, command: CommandId) -> Result<()> {
+        let Some(OutboxEntry {
+            host, mut command, ..
+        }) = self.outbox_entry(command)?
+        else {
+            return Ok(());
+        };
+        let CommandBody::RequestAnswer {
+            request, answer, ..
+        } = &mut command.body
+        else {
+            return Ok(());
+        };
+        // Labels that were offered stay, as long as it is known which were.
+        let known = self.open_request(host, *request)?;
+        let subject: Option<Subject> =
+            known.and_then(|entry| serde_json::from_str(&entry.request.subject).ok());
+        let mut kept = masked(&subject.unwrap_or_default(), answer);
+        if let Answer::Reply { replies } = &mut kept {
+            for text in replies.iter_mut().filter_map(|reply| reply.text.as_mut()) {
+                MASK.clone_into(text);
+            }
+        }
+        if kept == *answer {
+            return Ok(());
+        }
+        *answer = kept;
+        self.db().write(
+            "forgetting the words of an answer",
+            "UPDATE outbox SET json = ?2 WHERE command = ?1",
+            (command.id.as_bytes(), to_json(&command)),
+        )?;
+        Ok(())
     }
 
     /// Expires what was never given to a socket and is too old: answers after [`limits::ANSWER_EXPIRES_MS`],
@@ -210,6 +250,7 @@ impl ReplicaTx<'_> {
                 "UPDATE outbox SET state = ?2 WHERE command = ?1",
                 (command.as_bytes(), EXPIRED),
             )?;
+            self.forget_words(*command)?;
         }
         Ok(old)
     }

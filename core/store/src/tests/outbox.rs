@@ -2,7 +2,9 @@
 
 use super::support::*;
 use crate::{Delivery, Durability, ParkReason, ReplicaStore, StoreError};
-use pilothouse_domain::{Cursor, HostId, Outcome, Refusal, limits};
+use pilothouse_domain::{
+    Answer, CommandBody, Cursor, HostId, Outcome, Refusal, limits, request::QuestionReply,
+};
 
 fn store() -> (tempfile::TempDir, ReplicaStore) {
     let dir = tempfile::tempdir().unwrap();
@@ -251,4 +253,60 @@ fn a_push_that_fails_halfway_gives_no_number_away() {
     assert!(store.outbox().unwrap().is_empty());
     let pushed = store.push(HOST, release_command(2, thread(1)), 1).unwrap();
     assert_eq!(pushed.device_seq, 1);
+}
+
+#[test]
+fn the_words_of_an_answer_are_gone_from_the_disk_once_it_has_ended() {
+    const SECRET: &str = "correct horse battery staple";
+    let (dir, mut store) = store();
+    // Long enough for pages of its own as well.
+    let long = SECRET.repeat(1000);
+    for (n, words) in [(1, SECRET), (2, &long), (3, SECRET), (4, SECRET)] {
+        let mut command = answer_command(n, thread(1));
+        if let CommandBody::RequestAnswer { answer, .. } = &mut command.body {
+            let (chosen, text) = match n {
+                4 => (vec![words.to_owned()], None),
+                _ => (Vec::new(), Some(words.to_owned())),
+            };
+            *answer = Answer::Reply {
+                replies: vec![QuestionReply {
+                    question: "q".to_owned(),
+                    chosen,
+                    text,
+                }],
+            };
+        }
+        store.push(HOST, command, 1).unwrap();
+    }
+    let held = |dir: &std::path::Path| {
+        std::fs::read_dir(dir).unwrap().any(|file| {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            bytes
+                .windows(SECRET.len())
+                .any(|part| part == SECRET.as_bytes())
+        })
+    };
+    drop(store);
+    assert!(held(dir.path()), "they are there while they are to be sent");
+    let mut store = ReplicaStore::open(dir.path()).unwrap();
+    store.mark_handed(&[1, 2, 4].map(command_id)).unwrap();
+    let refused = Outcome::Refused {
+        refusal: Refusal::NotReady,
+    };
+    assert!(!store.settle(command_id(1), &refused).unwrap());
+    let entry = store.outbox_entry(command_id(1)).unwrap().unwrap();
+    let body = serde_json::to_string(&entry.command.body).unwrap();
+    assert!(body.contains(SECRET), "it is still to be sent again");
+    for n in [1, 2, 4] {
+        assert!(store.settle(command_id(n), &accepted()).unwrap());
+    }
+    let expired = store.expire(limits::ANSWER_EXPIRES_MS + 2).unwrap();
+    assert_eq!(expired, [command_id(3)]);
+    for n in [1, 2, 3, 4] {
+        let entry = store.outbox_entry(command_id(n)).unwrap().unwrap();
+        let body = serde_json::to_string(&entry.command.body).unwrap();
+        assert!(body.contains(pilothouse_orchestrator::MASK));
+    }
+    drop(store);
+    assert!(!held(dir.path()));
 }
