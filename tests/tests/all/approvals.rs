@@ -6,7 +6,7 @@ use pilothouse_domain::{
     request::{AnswerDelivery, OptionEffect, RequestKind},
 };
 use pilothouse_engine::RowContent;
-use pilothouse_tests::{Cli, World, cli::Said};
+use pilothouse_tests::{Cli, World, cli::Said, until};
 use serde_json::{Value, json};
 
 #[test]
@@ -311,4 +311,55 @@ fn interrupted_from_a_terminal_while_it_asks_nothing_waits_or_runs_any_more() {
     let said = cli.run(&world.host, &["interrupt", &thread]);
     assert_eq!(said.code, 5, "nothing is left to stop: {said:#?}");
     world.host.verify();
+}
+
+#[test]
+fn requests_of_two_hosts_wait_in_one_inbox_and_an_answer_reaches_only_its_own() {
+    let (one, two) = (World::start(), World::start());
+    let (cli, _, first) = asked_at_a_terminal(&one, "one", &runs("echo one >> ran.txt"));
+    let code = two.host.pairing_code(None);
+    let said = cli.run(&two.host, &["join", &code, "--name", "terminal"]);
+    assert_eq!(said.code, 0, "{said:#?}");
+    let host = said.only("joined")["host"].as_str().unwrap();
+    assert_ne!(first["host"], host);
+
+    two.model.script("two", &runs("echo two >> ran.txt"));
+    let place = ["--host", host, "--agent", "codex", "--workspace", "demo"];
+    let said = cli.run(&two.host, &[&["new"], &place[..], &["Elsewhere"]].concat());
+    assert_eq!(said.code, 0, "{said:#?}");
+    let thread = said.only("created")["thread"].as_str().unwrap().to_owned();
+    let said = cli.run(&two.host, &["send", &thread, "go [[script:two]]"]);
+    assert_eq!(said.code, 0, "{said:#?}");
+    let rows = until("both hosts' requests", || {
+        let said = cli.run(&two.host, &["inbox"]);
+        let rows: Vec<Value> = said.of_type("request").cloned().collect();
+        if rows.len() == 2 {
+            Ok(rows)
+        } else {
+            Err(format!("{rows:#?}"))
+        }
+    });
+    assert_eq!(
+        rows[0]["request"], first["request"],
+        "longest waiting first"
+    );
+    assert_eq!(rows[1]["host"], host);
+
+    let request = rows[1]["request"].as_str().unwrap();
+    let said = cli.run(
+        &two.host,
+        &["answer", request, "--allow", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    let said = cli.run(
+        &two.host,
+        &["watch", &thread, "--until-idle", "--timeout", "60"],
+    );
+    assert_eq!(said.code, 0, "{said:#?}");
+    assert_eq!(two.text_of("ran.txt").as_deref(), Some("two\n"));
+    assert_eq!(one.text_of("ran.txt"), None);
+    let said = cli.run(&two.host, &["inbox"]);
+    assert_eq!(said.only("request")["request"], first["request"]);
+    one.host.verify();
+    two.host.verify();
 }
