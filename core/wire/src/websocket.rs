@@ -14,11 +14,7 @@ use crate::{
     tls::{self, ChannelBinding},
 };
 use futures_util::{SinkExt, StreamExt, stream};
-use std::{
-    io,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -135,7 +131,7 @@ impl UpgradeRefusal {
 #[derive(Clone)]
 pub struct Acceptor {
     tls: TlsAcceptor,
-    allowed: Arc<RwLock<HostAllowList>>,
+    allowed: Arc<HostAllowList>,
 }
 
 impl Acceptor {
@@ -146,13 +142,8 @@ impl Acceptor {
     pub fn new(identity: &HostIdentity, allowed: HostAllowList) -> Result<Self, IdentityError> {
         Ok(Self {
             tls: TlsAcceptor::from(tls::server_config(identity)?),
-            allowed: Arc::new(RwLock::new(allowed)),
+            allowed: Arc::new(allowed),
         })
-    }
-
-    /// Replaces the names, for all clones: addresses of a machine change.
-    pub fn set_allowed(&self, allowed: HostAllowList) {
-        *self.allowed.write().unwrap_or_else(PoisonError::into_inner) = allowed;
     }
 
     /// TLS, then the upgrade, within [`HANDSHAKE_TIMEOUT`]. `address` is for messages only.
@@ -183,26 +174,22 @@ impl Acceptor {
             .await
             .map_err(|e| tls_error(e.to_string()))?;
         let facts = tls::peer_facts(stream.get_ref().1).map_err(|e| tls_error(e.to_string()))?;
-        let allowed = self
-            .allowed
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let allowed = &self.allowed;
         let mut refused = None;
         #[expect(
             clippy::result_large_err,
             reason = "the callback's type is tungstenite's"
         )]
-        let callback =
-            |request: &Request, response: Response| match check_upgrade(request, &allowed) {
-                Ok(()) => Ok(response),
-                Err(refusal) => {
-                    let mut answer = ErrorResponse::new(None);
-                    *answer.status_mut() = refusal.status();
-                    refused = Some(refusal);
-                    Err(answer)
-                }
-            };
+        let callback = |request: &Request, response: Response| match check_upgrade(request, allowed)
+        {
+            Ok(()) => Ok(response),
+            Err(refusal) => {
+                let mut answer = ErrorResponse::new(None);
+                *answer.status_mut() = refusal.status();
+                refused = Some(refusal);
+                Err(answer)
+            }
+        };
         let upgraded =
             tokio_tungstenite::accept_hdr_async_with_config(stream, callback, Some(limits())).await;
         let address = address.to_owned();

@@ -106,14 +106,6 @@ impl LedgerReads {
         self.native_of(request.as_bytes())
     }
 
-    /// The native id of an item.
-    ///
-    /// # Errors
-    /// Any of the file.
-    pub fn native_item_of(&self, item: ItemId) -> Result<Option<BindingKey>> {
-        self.native_of(item.as_bytes())
-    }
-
     fn native_of(&self, target: &[u8; 16]) -> Result<Option<BindingKey>> {
         let key = self.db.one(
             "looking for the native id of something",

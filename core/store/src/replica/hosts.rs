@@ -265,22 +265,6 @@ impl ReplicaTx<'_> {
         )?;
         Ok(())
     }
-
-    /// Puts a host's whole inbox in the place of what was kept of it.
-    ///
-    /// # Errors
-    /// Any of the file.
-    pub fn replace_inbox(&self, host: HostId, entries: &[InboxEntry]) -> Result<()> {
-        self.db().write(
-            "clearing the inbox",
-            "DELETE FROM inbox WHERE host = ?1",
-            [host.as_bytes()],
-        )?;
-        for entry in entries {
-            self.put_request(host, entry.thread, &entry.request)?;
-        }
-        Ok(())
-    }
 }
 
 impl ReplicaReads {

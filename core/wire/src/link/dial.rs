@@ -37,11 +37,6 @@ impl HostDialer {
         }
     }
 
-    /// Replaces the addresses, from the next attempt on.
-    pub fn set_addresses(&self, addresses: Vec<String>) {
-        *self.lock() = addresses;
-    }
-
     /// The addresses in the order in which they will be tried.
     pub fn addresses(&self) -> Vec<String> {
         self.lock().clone()
