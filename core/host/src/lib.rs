@@ -22,6 +22,7 @@ pub mod client;
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod demo;
 mod doctor;
 pub mod logging;
 mod server;

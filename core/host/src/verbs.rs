@@ -5,6 +5,7 @@ use crate::{
     config::listen_address,
     control::{Answer, Ask, AskError, Asked, ask},
     daemon::{Daemon, DaemonOptions, read_config},
+    demo,
     doctor::{self, Examiner},
     state::StatePath,
     text,
@@ -37,6 +38,9 @@ pub enum HostCommand {
     /// Check agents, workspaces, port, key, clock and disk, and say what to do
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Tell the whole story once, with your own agent: it asks, a paired device answers, a file changes
+    #[command(after_help = demo::HELP)]
+    Demo(demo::DemoArgs),
     /// Becomes an agent, supervised. For the daemon itself.
     #[command(hide = true)]
     AgentExec(AgentExecArgs),
@@ -193,6 +197,7 @@ pub fn run(command: HostCommand) -> ExitCode {
             runtime(1).and_then(|runtime| runtime.block_on(devices(args)))
         }
         HostCommand::Doctor(args) => runtime(1).and_then(|runtime| runtime.block_on(doctor(args))),
+        HostCommand::Demo(args) => demo::run(&args),
     };
     result.unwrap_or_else(|error| {
         // The one place where an error meets its person; if stderr is gone, the exit code still tells.
