@@ -114,3 +114,40 @@ fn words(subject: &Subject, reply: &QuestionReply) -> Result<Vec<String>, String
     }
     Ok(words)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+    use pilothouse_domain::{
+        Subject,
+        request::{Choice, Question, QuestionReply},
+    };
+
+    #[test]
+    fn what_was_typed_as_the_label_of_a_secret_question_is_not_repeated() {
+        let reply = QuestionReply {
+            question: "q".to_owned(),
+            chosen: vec!["hunter2".to_owned()],
+            text: None,
+        };
+        for secret in [true, false] {
+            let subject = Subject {
+                questions: vec![Question {
+                    id: "q".to_owned(),
+                    header: String::new(),
+                    text: "Which one?".to_owned(),
+                    choices: vec![Choice {
+                        label: "a".to_owned(),
+                        description: None,
+                    }],
+                    multi_select: false,
+                    free_text: false,
+                    secret,
+                }],
+                ..Subject::default()
+            };
+            let problem = words(&subject, &reply).unwrap_err();
+            assert_eq!(problem.contains("hunter2"), !secret, "{problem}");
+        }
+    }
+}
