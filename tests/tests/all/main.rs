@@ -12,6 +12,7 @@ mod bad_agents;
 mod cases;
 mod crashes;
 mod cuts;
+mod demo;
 mod disks;
 mod rebuild;
 mod stories;
