@@ -2,7 +2,7 @@
 //!
 //! **Owns** what a person types and reads, and the JSON that scripts read. **Must not know** the host's side, the wire or
 //! the store: it only calls the engine. A verb opens the core on its data directory, looks at views or submits a command,
-//! and prints what the host confirmed; rows go through [`show`] for a person and through [`json`] for a script.
+//! and prints what the host confirmed; rows go through `show` for a person and through `json` for a script.
 //!
 //! Exit codes: 0 done; 1 failed; 2 wrong command line; 3 refused by the host; 4 not confirmed in time (a command is then in
 //! the outbox and will be sent); 5 no such thing.
