@@ -2,12 +2,13 @@
 
 use crate::stories::says;
 use pilothouse_domain::Mode;
-use pilothouse_engine::DeliveryState;
+use pilothouse_engine::{DeliveryState, RowContent};
 use pilothouse_tests::{
     Setup, World,
     mount::{self, Mount},
     process::Process,
 };
+use serde_json::json;
 use std::{
     fs::{self, File},
     io::Write,
@@ -59,6 +60,57 @@ fn on_a_full_disk_commands_wait_and_are_delivered_once_when_there_is_room_again(
     let mark = world.model.mark("after");
     assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
     device.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn what_an_agent_says_while_the_disk_is_full_is_kept_and_holds_nobody_up() {
+    if !mount::allowed() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let _small = Mount::tmpfs(dir.path(), 8 * 1024);
+    let world = Setup::new().state(&dir.path().join("state")).start();
+    let device = world.device("phone");
+    let long = "many words ".repeat(12_000);
+    world.model.script(
+        "long",
+        &json!([{"text": long, "chunk": 4000, "hold": "full"}]),
+    );
+    let speaking = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(speaking, "[[script:long]]"));
+    world.model.reached("long", 1);
+    let other = device.new_thread("codex", Mode::Ask);
+
+    fill(dir.path());
+    world.model.release("full");
+    // Another thread's message is told that it waits for the disk, although the agent's words cannot be written either.
+    let bulk = "word ".repeat(20_000);
+    world.model.script("after", &says("Room again."));
+    let sent = device.say(other, &format!("[[script:after]] [[id:after]] {bulk}"));
+    device.wait("the message to wait for the disk", |seen| {
+        let waits = |state: &DeliveryState| matches!(state, DeliveryState::Waiting { reason } if reason.contains("disk is full"));
+        seen.delivery.iter().any(|row| waits(&row.state)).then_some(())
+    });
+    // What is there can still be read.
+    let header = device.timeline(other).header;
+    assert!(header.is_some_and(|header| header.synchronised));
+
+    fs::remove_file(dir.path().join("filler")).unwrap();
+    device.accepted(&sent);
+    device.completed(other, 1);
+    device.completed(speaking, 1);
+    let rows = device.whole(speaking);
+    let said = rows
+        .iter()
+        .rfind(|row| matches!(row.content, RowContent::AssistantMessage));
+    let bytes = said.map(|row| row.text.bytes);
+    assert_eq!(
+        bytes,
+        Some(long.len() as u64),
+        "all the agent's words are kept"
+    );
+    device.same_as(&world.host, speaking);
     world.host.verify();
 }
 
