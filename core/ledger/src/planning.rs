@@ -9,18 +9,18 @@ use pilothouse_domain::{
     RequestStatus, Row, RunId, Subject, ThreadId, ThreadState, binding::BindingKey, row::RowKind,
     state::AttemptSlot,
 };
-use pilothouse_store::{LedgerTx, StoreError};
+use pilothouse_store::{LedgerReads, StoreError};
 use std::path::PathBuf;
 
 impl Work {
     /// What doing an effect takes; [`Plan::Gone`] if what it was for is over.
     pub(crate) fn plan(
         &mut self,
-        tx: &mut LedgerTx<'_>,
+        reads: &LedgerReads,
         thread: ThreadId,
         effect: &Effect,
     ) -> Result<Plan, StoreError> {
-        self.load(tx, thread)?;
+        self.load(reads, thread)?;
         let Some(state) = self.cell(thread).map(|cell| &cell.state) else {
             return Ok(Plan::Gone);
         };
@@ -33,7 +33,7 @@ impl Work {
                 if current(state, *run, *attempt).is_none() {
                     return Ok(Plan::Gone);
                 }
-                self.send(tx, state, *message)?.map(Plan::Send)
+                self.send(reads, state, *message)?.map(Plan::Send)
             }
             EffectKind::Steer {
                 run,
@@ -41,11 +41,11 @@ impl Work {
                 turn,
                 message,
             } => {
-                let text = self.message(tx, thread, *message)?;
+                let text = self.message(reads, thread, *message)?;
                 match (
                     current(state, *run, *attempt),
                     live(state),
-                    native_turn(tx, *turn)?,
+                    native_turn(reads, *turn)?,
                     text,
                 ) {
                     (Some(_), Some(incarnation), Some((thread, turn)), Some((text, _))) => {
@@ -64,7 +64,7 @@ impl Work {
                 let slot = current(state, *run, *attempt);
                 let turn = turn.or(slot.and_then(|slot| slot.turn));
                 let native = turn
-                    .map(|turn| native_turn(tx, turn))
+                    .map(|turn| native_turn(reads, turn))
                     .transpose()?
                     .flatten();
                 match (slot, live(state)) {
@@ -79,8 +79,8 @@ impl Work {
                 }
             }
             EffectKind::Respond { request, answer } => {
-                let key = tx.native_request_of(*request)?;
-                let row = tx.row(thread, RowKind::Request.key(request.as_bytes()))?;
+                let key = reads.native_request_of(*request)?;
+                let row = reads.row(thread, RowKind::Request.key(request.as_bytes()))?;
                 match (key, row) {
                     (
                         Some(BindingKey::Request {
@@ -111,12 +111,12 @@ impl Work {
 
     fn send(
         &self,
-        tx: &LedgerTx<'_>,
+        reads: &LedgerReads,
         state: &ThreadState,
         message: MessageId,
     ) -> Result<Option<SendPlan>, StoreError> {
         let (Some(meta), Some((text, attachments))) =
-            (&state.meta, self.message(tx, state.thread, message)?)
+            (&state.meta, self.message(reads, state.thread, message)?)
         else {
             return Ok(None);
         };
@@ -128,7 +128,7 @@ impl Work {
                 .cloned()
                 .unwrap_or_else(PathBuf::new),
             selection: meta.selection.clone(),
-            conversation: conversation(tx, state)?,
+            conversation: conversation(reads, state)?,
             session: live(state),
             message,
             text,
@@ -138,18 +138,19 @@ impl Work {
 
     fn message(
         &self,
-        tx: &LedgerTx<'_>,
+        reads: &LedgerReads,
         thread: ThreadId,
         message: MessageId,
     ) -> Result<Option<(String, Vec<pilothouse_domain::thread::Attachment>)>, StoreError> {
-        let Some(Row::Message(row)) = tx.row(thread, RowKind::Message.key(message.as_bytes()))?
+        let Some(Row::Message(row)) =
+            reads.row(thread, RowKind::Message.key(message.as_bytes()))?
         else {
             return Ok(None);
         };
         let text = match row.text {
             Body::Inline(text) => text,
             Body::Stored(stored) => {
-                let bytes = tx
+                let bytes = reads
                     .blob(stored.hash, 0, stored.bytes as usize)?
                     .unwrap_or_default();
                 String::from_utf8_lossy(&bytes).into_owned()
@@ -161,7 +162,7 @@ impl Work {
 
 /// The thread's own native conversation.
 pub(crate) fn conversation(
-    tx: &LedgerTx<'_>,
+    reads: &LedgerReads,
     state: &ThreadState,
 ) -> Result<Option<Conversation>, StoreError> {
     let Some(id) = state.provider_thread else {
@@ -171,7 +172,7 @@ pub(crate) fn conversation(
         .provider_threads
         .iter()
         .any(|slot| slot.id == id && slot.coverage > 0);
-    Ok(match tx.native_thread_of(id)? {
+    Ok(match reads.native_thread_of(id)? {
         Some(BindingKey::Thread { thread: native }) => Some(Conversation {
             native,
             has_history,
@@ -201,10 +202,10 @@ fn live(state: &ThreadState) -> Option<Incarnation> {
 }
 
 fn native_turn(
-    tx: &LedgerTx<'_>,
+    reads: &LedgerReads,
     turn: ProviderTurnId,
 ) -> Result<Option<(NativeId, NativeId)>, StoreError> {
-    Ok(match tx.native_turn_of(turn)? {
+    Ok(match reads.native_turn_of(turn)? {
         Some(BindingKey::Turn { thread, turn }) => Some((thread, turn)),
         _ => None,
     })

@@ -374,9 +374,7 @@ impl Writer {
                 effect,
                 reply,
             } => {
-                let plan = self
-                    .store
-                    .transaction(|tx| self.work.plan(tx, thread, &effect), Durability::Lazy);
+                let plan = self.work.plan(&self.store, thread, &effect);
                 let _ = reply.send(plan.unwrap_or_else(|error| {
                     tracing::error!(%error, %thread, "an effect could not be prepared");
                     Plan::Unreadable {
@@ -421,8 +419,7 @@ impl Writer {
         if thread == ThreadId::default() {
             return Ok(Err(Refusal::UnknownThread { thread }));
         }
-        self.store
-            .transaction(|tx| self.work.load(tx, thread), Durability::Lazy)?;
+        self.work.load(&self.store, thread)?;
         let Some(cell) = self.work.cell(thread).filter(|cell| cell.cursor.seq > 0) else {
             return Ok(Err(Refusal::UnknownThread { thread }));
         };

@@ -16,14 +16,14 @@ use crate::{
     writer::Job,
 };
 use pilothouse_domain::{
-    Cause, Cursor, Effect, Epoch, Event, IdMint, Incarnation, ItemId, LogPlace, LoggedEvent,
-    Outcome, Policy, ProviderEvent, ProviderEventKind, ThreadId, ThreadState, WorkspaceId,
-    row::OpenItem,
+    Cause, Effect, Epoch, Event, IdMint, Incarnation, ItemId, LogPlace, LoggedEvent, Outcome,
+    Policy, ProviderEvent, ProviderEventKind, ThreadId, ThreadState, WorkspaceId,
+    row::{OpenItem, Snapshot},
 };
 use pilothouse_orchestrator::{
     Decision, apply, decide_internal, next_internal, project, summarise,
 };
-use pilothouse_store::{DeviceRow, LedgerTx, StoreError};
+use pilothouse_store::{DeviceRow, LedgerReads, LedgerTx, StoreError};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 /// Entries after which a thread's state is saved, so that opening it replays few.
@@ -239,31 +239,13 @@ impl Work {
     }
 
     /// Brings a thread into memory; one without entries only for the command that makes it.
-    pub(crate) fn load(
-        &mut self,
-        tx: &mut LedgerTx<'_>,
-        thread: ThreadId,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn load(&mut self, reads: &LedgerReads, thread: ThreadId) -> Result<(), StoreError> {
         if self.cells.contains_key(&thread) {
             return Ok(());
         }
-        let (mut state, mut cursor) = tx.state(thread)?.map_or_else(
-            || (ThreadState::empty(thread), Cursor::default()),
-            |at| (at.state, at.cursor),
-        );
-        loop {
-            let entries = tx.entries_after(thread, cursor.seq, 1 << 20)?;
-            let Some(last) = entries.last() else { break };
-            cursor = last.cursor();
-            for entry in &entries {
-                pilothouse_orchestrator::apply_entry(&mut state, entry);
-            }
-        }
-        if cursor.seq == 0 {
-            cursor = tx.cursor(thread)?;
-        }
-        self.cells
-            .insert(thread, ThreadCell::new(state, cursor, tx.summary(thread)?));
+        let Snapshot { state, cursor } = reads.snapshot(thread)?;
+        let cell = ThreadCell::new(state, cursor, reads.summary(thread)?);
+        self.cells.insert(thread, cell);
         Ok(())
     }
 
