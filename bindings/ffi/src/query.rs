@@ -37,7 +37,7 @@ pub enum Query {
         hash: BlobHash,
         /// First byte.
         offset: u64,
-        /// Bytes, at most 256 KiB.
+        /// Bytes, at most 4 MiB; the host gives them 256 KiB at a time, and a whole text is checked against its address.
         len: u32,
     },
     /// What came of a command of this device, as far as it is still known.

@@ -10,14 +10,17 @@ use crate::{
     views,
 };
 use pilothouse_domain::{
-    CommandBody, ContentHash, HostId, Position, RequestId, Row, RowKey, ThreadId, row::RowKind,
+    BlobHash, CommandBody, ContentHash, HostId, Position, RequestId, Row, RowKey, ThreadId,
+    row::RowKind,
 };
 use pilothouse_store::StoreError;
-use pilothouse_wire::message::{Query as WireQuery, QueryResult as WireResult};
+use pilothouse_wire::message::{BLOB_CHUNK, Query as WireQuery, QueryResult as WireResult};
 use std::{sync::mpsc, time::Duration};
 
 /// How long a host's answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a stored text that one question gives at most; what is longer is asked for in pages.
+const BODY_BYTES: u32 = 4 * 1024 * 1024;
 
 impl Core {
     /// Answers a question. What is held is answered at once, also offline; the rest waits for the host, at most 10 s:
@@ -43,14 +46,7 @@ impl Core {
                 hash,
                 offset,
                 len,
-            } => match self.ask_host(host, WireQuery::Blob { hash, offset, len })? {
-                WireResult::Blob(chunk) => Ok(Page::Body {
-                    offset: chunk.offset,
-                    total: chunk.total,
-                    bytes: chunk.data.0,
-                }),
-                _ => Err(unfitting()),
-            },
+            } => self.body(host, hash, offset, len),
             Query::Digest { host, thread } => {
                 let found = self.read(|reads| reads.state(thread))?;
                 match found.filter(|(held_by, _)| *held_by == host) {
@@ -134,6 +130,46 @@ impl Core {
             // Better some than none.
             Err(_) if !rows.is_empty() => Ok(Page::Items { rows, older: true }),
             Err(error) => Err(error),
+        }
+    }
+
+    /// A stored text from a place on, part by part: the next one is asked for when one has come, so that what is
+    /// urgent waits for one part at most.
+    fn body(&self, host: HostId, hash: BlobHash, offset: u64, len: u32) -> QueryResult {
+        let len = len.min(BODY_BYTES) as usize;
+        let mut bytes = Vec::new();
+        loop {
+            let asked = (len - bytes.len()).min(BLOB_CHUNK as usize);
+            let at = offset.saturating_add(bytes.len() as u64);
+            let part = WireQuery::Blob {
+                hash,
+                offset: at,
+                len: u32::try_from(asked).unwrap_or(BLOB_CHUNK),
+            };
+            let WireResult::Blob(chunk) = self.ask_host(host, part)? else {
+                return Err(unfitting());
+            };
+            let data = chunk.data.0;
+            let left = usize::try_from(chunk.total.saturating_sub(at)).unwrap_or(usize::MAX);
+            if (chunk.hash, chunk.offset) != (hash, at) || data.len() > asked.min(left) {
+                return Err(unfitting());
+            }
+            let came = data.len();
+            bytes.extend(data);
+            if came > 0 && bytes.len() < len && came < left {
+                continue;
+            }
+            let whole = offset == 0 && bytes.len() as u64 == chunk.total;
+            if whole && BlobHash::of(&bytes) != hash {
+                return Err(QueryError::NotFound {
+                    what: format!("a text that fits its address {hash}"),
+                });
+            }
+            return Ok(Page::Body {
+                offset,
+                total: chunk.total,
+                bytes,
+            });
         }
     }
 

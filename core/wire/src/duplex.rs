@@ -3,12 +3,16 @@
 //! Everything above this module (pairing, messages, the link) speaks to these traits only, so that an SSH forward or
 //! another transport can be added beside the WebSocket by implementing three small traits. Sizes are checked here on
 //! both directions: a frame over [`MAX_FRAME`] is an error of its sender and is never handed to a reader.
+//! [`crate::stream`] puts its compression between a transport and its users by the same traits.
 
+use crate::stream::StreamError;
 use std::{fmt, future::Future, pin::Pin};
 use tokio::sync::mpsc;
 
-/// Bytes of one frame's payload, in either direction: 1 MiB.
+/// Bytes of one message, in either direction: 1 MiB, before it is compressed.
 pub const MAX_FRAME: usize = pilothouse_domain::limits::WIRE_FRAME;
+/// Bytes of one binary frame: what does not compress grows a little (zlib's bound is 1 in 4,096, and 1 in 16,384).
+pub const MAX_BINARY: usize = MAX_FRAME + MAX_FRAME / 1024;
 
 /// A boxed future that may move between threads; it keeps the traits here usable as trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -18,7 +22,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub enum Frame {
     /// UTF-8 text: JSON messages.
     Text(String),
-    /// Bytes: reserved for the compressed stream and for blobs (`draft`).
+    /// Bytes: messages of the compressed stream, and parts of stored texts.
     Binary(Vec<u8>),
 }
 
@@ -36,10 +40,18 @@ impl Frame {
         self.len() == 0
     }
 
-    fn within_limit(&self) -> Result<(), DuplexError> {
-        if self.len() > MAX_FRAME {
+    pub(crate) fn within_limit(&self) -> Result<(), DuplexError> {
+        self.check(Direction::Outgoing)
+    }
+
+    pub(crate) fn check(&self, direction: Direction) -> Result<(), DuplexError> {
+        let most = match self {
+            Frame::Text(_) => MAX_FRAME,
+            Frame::Binary(_) => MAX_BINARY,
+        };
+        if self.len() > most {
             return Err(DuplexError::TooLarge {
-                direction: Direction::Outgoing,
+                direction,
                 limit: MAX_FRAME,
             });
         }
@@ -129,6 +141,9 @@ pub enum DuplexError {
     /// The connection broke, or the peer spoke something else.
     #[error("the connection broke: {0}")]
     Broken(String),
+    /// The peer sent a binary frame that cannot be read.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
 }
 
 /// The half that sends.
@@ -254,8 +269,4 @@ impl FrameReceiver for MemoryReceiver {
             Err(DuplexError::Closed(close))
         })
     }
-}
-
-pub(crate) fn check_outgoing(frame: &Frame) -> Result<(), DuplexError> {
-    frame.within_limit()
 }

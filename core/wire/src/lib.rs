@@ -14,6 +14,7 @@
 //! - nothing is answered before the client has proven a key; no secret stands in a URL, a log or a `Debug` output;
 //! - trust is in public keys only: names, dates and issuers of certificates are never looked at;
 //! - unknown fields are ignored, unknown message types are a typed error that can be answered, never a crash;
+//! - a compressed message counts by its inflated size, and what cannot be inflated ends the connection;
 //! - time and randomness come in as parameters of everything that can be pure; one owner retries.
 //!
 //! A device that has an offer, from pairing to its link:
@@ -55,6 +56,7 @@ pub mod message;
 pub mod offer;
 pub mod opening;
 pub mod pairing;
+pub mod stream;
 pub mod tls;
 pub mod version;
 pub mod websocket;

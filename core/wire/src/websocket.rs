@@ -7,7 +7,7 @@
 use crate::{
     duplex::{
         BoxFuture, Close, CloseCode, Direction, Duplex, DuplexError, Frame, FrameReceiver,
-        FrameSender, MAX_FRAME, check_outgoing,
+        FrameSender, MAX_BINARY, MAX_FRAME,
     },
     hosts::HostAllowList,
     identity::{HostIdentity, IdentityError, P256PublicKey, SpkiHash},
@@ -267,8 +267,8 @@ pub(crate) fn limits() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(16 * 1024)
         .write_buffer_size(16 * 1024)
-        .max_message_size(Some(MAX_FRAME))
-        .max_frame_size(Some(MAX_FRAME))
+        .max_message_size(Some(MAX_BINARY))
+        .max_frame_size(Some(MAX_BINARY))
 }
 
 /// The typed reason inside an error of a TLS stream, if it is of type `E`.
@@ -321,7 +321,7 @@ where
 {
     fn send(&mut self, frame: Frame) -> BoxFuture<'_, Result<(), DuplexError>> {
         Box::pin(async move {
-            check_outgoing(&frame)?;
+            frame.within_limit()?;
             if self.closed {
                 return Err(DuplexError::Closed(None));
             }
@@ -373,7 +373,11 @@ where
             let error = loop {
                 match self.stream.next().await {
                     Some(Ok(Message::Text(text))) => {
-                        return Ok(Frame::Text(text.as_str().to_owned()));
+                        let frame = Frame::Text(text.as_str().to_owned());
+                        match frame.check(Direction::Incoming) {
+                            Ok(()) => return Ok(frame),
+                            Err(error) => break error,
+                        }
                     }
                     Some(Ok(Message::Binary(bytes))) => return Ok(Frame::Binary(bytes.into())),
                     // Pings are answered by the library; liveness is judged on messages.

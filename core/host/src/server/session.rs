@@ -13,17 +13,20 @@ use pilothouse_domain::{
 use pilothouse_ledger::Principal;
 use pilothouse_store::DeviceRow;
 use pilothouse_wire::{
+    duplex::DuplexError,
     message::{
         ByeReason, DecodeError, DeviceMessage, ErrorAbout, ErrorCode, Hello, HostMessage, Incoming,
         Limits, Outgoing, Query, ReceiveError, SubId, Welcome, WireError,
     },
-    opening::say_bye,
+    opening::{OPENING_TIMEOUT, say_bye},
+    stream::Encoding,
     version::{PROTOCOL, negotiate},
 };
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 
 /// Commands that may wait for the ledger before the connection is not read any more.
@@ -48,7 +51,7 @@ pub(super) async fn run(
     hello: Hello,
     address: String,
     mut outgoing: Outgoing<HostMessage>,
-    mut incoming: Incoming<DeviceMessage>,
+    incoming: Incoming<DeviceMessage>,
 ) {
     let protocol = match negotiate(hello.protocol, PROTOCOL) {
         Ok(protocol) => protocol,
@@ -65,8 +68,21 @@ pub(super) async fn run(
         Err(_) => return say_bye(&mut outgoing, ByeReason::Shutdown).await,
     }
     tracing::info!(device = %device.device, name = device.name, %address, software = hello.software, "connected");
-    let (queue, mut writing) = OutQueue::start(outgoing, host.patience);
-    let welcome = welcome(&host, &device, protocol);
+    let encoding = Encoding::choose(&hello.encodings);
+    let welcome = welcome(&host, &device, protocol, encoding);
+    // In plain text, by itself: what it agrees on holds for all that follows.
+    let welcomed = tokio::select! {
+        biased;
+        reason = &mut end => {
+            return say_bye(&mut outgoing, reason.unwrap_or(ByeReason::Shutdown)).await;
+        }
+        sent = timeout(OPENING_TIMEOUT, outgoing.send(&welcome)) => matches!(sent, Ok(Ok(()))),
+    };
+    if !welcomed {
+        return tracing::info!(device = %device.device, "the device left before it was welcomed");
+    }
+    let mut incoming = incoming.encoded(encoding);
+    let (queue, mut writing) = OutQueue::start(outgoing.encoded(encoding), host.patience);
     let mut session = Session::new(host, device, queue);
     let reason = tokio::select! {
         biased;
@@ -77,7 +93,7 @@ pub(super) async fn run(
             }
             return;
         }
-        reason = session.serve(welcome, &mut incoming) => reason,
+        reason = session.serve(&mut incoming) => reason,
     };
     match &reason {
         Some(reason) => tracing::info!(device = %session.device.device, "disconnected: {reason}"),
@@ -95,7 +111,12 @@ async fn farewell(writing: Writing, reason: Option<ByeReason>) {
     }
 }
 
-fn welcome(host: &Host, device: &DeviceRow, protocol: u16) -> HostMessage {
+fn welcome(
+    host: &Host,
+    device: &DeviceRow,
+    protocol: u16,
+    encoding: Option<Encoding>,
+) -> HostMessage {
     HostMessage::Welcome(Box::new(Welcome {
         protocol,
         host_id: host.id,
@@ -114,6 +135,7 @@ fn welcome(host: &Host, device: &DeviceRow, protocol: u16) -> HostMessage {
         device_id: device.device,
         scopes: device.scopes.clone(),
         host_time_ms: host.clock.now_ms(),
+        encoding,
     }))
 }
 
@@ -151,14 +173,14 @@ impl Session {
     }
 
     /// Reads until the connection ends. Returns what to say at the end; `None` if nobody listens.
-    async fn serve(
-        &mut self,
-        welcome: HostMessage,
-        incoming: &mut Incoming<DeviceMessage>,
-    ) -> Option<ByeReason> {
-        self.queue.send(&welcome).await.ok()?;
+    async fn serve(&mut self, incoming: &mut Incoming<DeviceMessage>) -> Option<ByeReason> {
         loop {
             match incoming.receive_alive().await {
+                Err(ReceiveError::Duplex(DuplexError::Stream(error))) => {
+                    return Some(ByeReason::Protocol {
+                        problem: error.to_string(),
+                    });
+                }
                 Ok(DeviceMessage::Bye { .. }) | Err(ReceiveError::Duplex(_)) => return None,
                 Err(ReceiveError::Silent) => return Some(ByeReason::Silent),
                 Ok(message) => self.take(message).await?,

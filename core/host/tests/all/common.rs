@@ -17,6 +17,7 @@ use pilothouse_wire::{
     },
     offer::PairingOffer,
     opening::{self, PairError},
+    stream::Encoding,
 };
 use std::{
     future::Future,
@@ -185,10 +186,15 @@ impl TestDevice {
 
     /// A connection that was welcomed.
     pub(crate) async fn connect(&self) -> (Connection, Welcome) {
+        self.connect_as(self.hello()).await
+    }
+
+    /// The same for a device of another version.
+    pub(crate) async fn connect_as(&self, hello: Hello) -> (Connection, Welcome) {
         let mut connection = self.dial().await;
-        connection.send(DeviceMessage::Hello(self.hello())).await;
+        connection.send(DeviceMessage::Hello(hello)).await;
         match connection.next().await {
-            HostMessage::Welcome(welcome) => (connection, *welcome),
+            HostMessage::Welcome(welcome) => (connection.encoded(welcome.encoding), *welcome),
             other => panic!("{other:?}"),
         }
     }
@@ -200,6 +206,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// From the welcome on.
+    pub(crate) fn encoded(self, encoding: Option<Encoding>) -> Self {
+        Self {
+            outgoing: self.outgoing.encoded(encoding),
+            incoming: self.incoming.encoded(encoding),
+        }
+    }
+
     pub(crate) async fn send(&mut self, message: DeviceMessage) {
         soon("sending", self.outgoing.send(&message)).await.unwrap();
     }

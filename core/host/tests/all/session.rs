@@ -6,10 +6,12 @@ use pilothouse_domain::{
     ThreadId, feed::FeedCursor,
 };
 use pilothouse_wire::{
+    duplex::{Duplex, Frame, MAX_FRAME, memory_pair},
     message::{
-        ByeReason, CheckOutcome, DeviceMessage, ErrorAbout, ErrorCode, Hello, HostMessage, Query,
-        QueryAnswer, QueryResult,
+        ByeReason, CheckOutcome, DeviceMessage, ErrorAbout, ErrorCode, Hello, HostMessage,
+        Outgoing, Query, QueryAnswer, QueryResult,
     },
+    stream::Encoding,
     version::{ProtocolRange, UpdateNeeded},
 };
 
@@ -486,4 +488,64 @@ async fn stopping_tells_every_device() {
     assert_eq!((first, second), (ByeReason::Shutdown, ByeReason::Shutdown));
     assert!(phone.is_closed().await);
     assert!(!host.dir.path().join("state/control.sock").exists());
+}
+
+#[tokio::test]
+async fn a_device_of_before_the_stream_is_served_in_plain_text() {
+    let host = TestHost::start().await;
+    let older = host.device("older").await;
+    let hello = Hello {
+        encodings: Vec::new(),
+        ..older.hello()
+    };
+    let (mut connection, welcome) = older.connect_as(hello).await;
+    assert_eq!(welcome.encoding, None);
+    let made = create(1, "one");
+    assert!(matches!(
+        connection.command(&made).await,
+        Outcome::Accepted { .. }
+    ));
+    let (mut newer, welcome) = host.device("newer").await.connect().await;
+    assert_eq!(welcome.encoding, Some(Encoding::Deflate));
+    assert!(newer.is_alive().await && connection.is_alive().await);
+    host.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_damaged_stream_is_answered_with_why_and_harms_no_other_connection() {
+    let host = TestHost::start().await;
+    let device = host.device("phone").await;
+    let (mut bystander, _) = host.device("tablet").await.connect().await;
+    for (frame, wanted) in [
+        (vec![0, 0xff, 0xff, 0, 0, 0xff, 0xff], "damaged"),
+        (vec![0, 1, 2, 3], "does not end where its frame ends"),
+        (vec![9, 9], "unknown kind 9"),
+        (vec![], "empty"),
+    ] {
+        let (mut connection, _) = device.connect().await;
+        // Binary frames go out as they are.
+        let frame = Frame::Binary(frame);
+        connection.outgoing.frames().send(frame).await.unwrap();
+        let ByeReason::Protocol { problem } = connection.bye().await else {
+            panic!()
+        };
+        assert!(problem.contains(wanted), "{problem}");
+        assert!(connection.is_closed().await);
+    }
+    // A bomb: a MiB of spaces in a KiB, five hundred times in one frame.
+    let (here, there) = memory_pair(1);
+    let (here, mut there) = (Box::new(here).split().0, Box::new(there).split().1);
+    let mut honest = Outgoing::<DeviceMessage>::new(here).encoded(Some(Encoding::Deflate));
+    let spaces = Frame::Text(" ".repeat(MAX_FRAME));
+    honest.frames().send(spaces).await.unwrap();
+    let Ok(Frame::Binary(once)) = there.receive().await else {
+        panic!()
+    };
+    let bomb = [&[0][..], &once[1..].repeat(500)].concat();
+    let (mut connection, _) = device.connect().await;
+    let sent = connection.outgoing.frames().send(Frame::Binary(bomb)).await;
+    assert!(sent.is_ok() && connection.is_closed().await);
+    assert!(device.connect().await.0.is_alive().await);
+    assert!(bystander.is_alive().await);
+    host.daemon.stop().await;
 }

@@ -1,12 +1,15 @@
 //! The task behind a link.
 
 use super::{
-    Control, Dialled, LinkConfig, LinkEvent, LinkProblem, LinkSender, LinkState, OUTGOING,
+    Control, Dialled, LinkConfig, LinkEvent, LinkProblem, LinkSender, LinkState, OUTGOING, ToWrite,
     rhythm::{Backoff, Beat, Heartbeat, STABLE_AFTER},
 };
 use crate::{
     duplex::{Close, CloseCode, DuplexError, Frame, FrameReceiver, FrameSender},
-    message::{ByeReason, DecodeError, DeviceMessage, HostMessage, Welcome, decode, encode},
+    message::{
+        ByeReason, DecodeError, DeviceMessage, HostMessage, Welcome, decode, encode, receiving,
+        sending,
+    },
     opening::OPENING_TIMEOUT,
 };
 use std::{sync::Arc, time::Duration};
@@ -182,13 +185,16 @@ impl Driver {
     async fn talk(
         &mut self,
         mut receiver: Box<dyn FrameReceiver>,
-        frames: mpsc::Sender<Frame>,
+        frames: mpsc::Sender<ToWrite>,
         writer: &mut Writer,
     ) -> End {
         let welcome = match self.greet(&mut *receiver, &frames, writer).await {
             Ok(welcome) => welcome,
             Err(end) => return end,
         };
+        // Nothing else is in the queue, so it has room: only `hello` went through it.
+        let _ = frames.try_send(ToWrite::Encoded(welcome.encoding));
+        let mut receiver = receiving(receiver, welcome.encoding);
         self.connections += 1;
         let connection = self.connections;
         self.show(LinkState::Authenticated { connection });
@@ -222,23 +228,21 @@ impl Driver {
     async fn greet(
         &mut self,
         receiver: &mut dyn FrameReceiver,
-        frames: &mpsc::Sender<Frame>,
+        frames: &mpsc::Sender<ToWrite>,
         writer: &mut Writer,
     ) -> Result<Box<Welcome>, End> {
         let hello = encode(&DeviceMessage::Hello(self.config.hello.clone()))
             .map_err(|error| End::Problem(LinkProblem::Protocol(error.to_string())))?;
-        let _ = frames.try_send(hello);
+        let _ = frames.try_send(ToWrite::Frame(hello));
         let deadline = Instant::now() + OPENING_TIMEOUT;
         loop {
             tokio::select! {
                 received = receiver.receive() => match understood(received)? {
                     Some(HostMessage::Welcome(welcome)) => {
-                        let ours = self.config.hello.protocol;
-                        if (ours.min..=ours.max).contains(&welcome.protocol) {
-                            return Ok(welcome);
-                        }
-                        let problem = format!("it chose protocol {}, offered were {ours}", welcome.protocol);
-                        return Err(End::Problem(LinkProblem::Protocol(problem)));
+                        return match self.fits(&welcome) {
+                            Ok(()) => Ok(welcome),
+                            Err(problem) => Err(End::Problem(LinkProblem::Protocol(problem))),
+                        };
                     }
                     Some(other) => {
                         use crate::message::Message;
@@ -259,11 +263,28 @@ impl Driver {
         }
     }
 
+    /// Whether a host chose of what it was offered.
+    fn fits(&self, welcome: &Welcome) -> Result<(), String> {
+        let ours = self.config.hello.protocol;
+        if !(ours.min..=ours.max).contains(&welcome.protocol) {
+            return Err(format!(
+                "it chose protocol {}, offered were {ours}",
+                welcome.protocol
+            ));
+        }
+        match welcome.encoding {
+            Some(encoding) if !self.config.hello.encodings.contains(&encoding) => {
+                Err("it chose an encoding that was not offered".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Hands messages on and keeps the connection alive until it ends.
     async fn listen(
         &mut self,
         receiver: &mut dyn FrameReceiver,
-        frames: &mpsc::Sender<Frame>,
+        frames: &mpsc::Sender<ToWrite>,
         writer: &mut Writer,
     ) -> End {
         let mut heart = Heartbeat::new(self.origin.elapsed());
@@ -276,7 +297,7 @@ impl Driver {
                     nonce += 1;
                     if let Ok(ping) = encode(&DeviceMessage::Ping { nonce }) {
                         // With a full queue nothing gets out anyhow: the ping counts as missed.
-                        let _ = frames.try_send(ping);
+                        let _ = frames.try_send(ToWrite::Frame(ping));
                     }
                     continue;
                 }
@@ -388,6 +409,12 @@ fn farewell_of(end: &End) -> (Option<ByeReason>, Close) {
             None,
             Close::new(CloseCode::TooLarge, "a frame was over 1 MiB"),
         ),
+        End::Problem(LinkProblem::Ended(DuplexError::Stream(error))) => (
+            Some(ByeReason::Protocol {
+                problem: error.to_string(),
+            }),
+            Close::new(CloseCode::Protocol, "not understood"),
+        ),
         End::Problem(LinkProblem::Stale | LinkProblem::NoWelcome) => (
             Some(ByeReason::Silent),
             Close::new(CloseCode::Policy, "no sign of life"),
@@ -427,7 +454,7 @@ impl Writer {
 
 async fn write(
     mut sender: Box<dyn FrameSender>,
-    mut frames: mpsc::Receiver<Frame>,
+    mut frames: mpsc::Receiver<ToWrite>,
     mut farewell: mpsc::Receiver<Farewell>,
 ) -> DuplexError {
     loop {
@@ -441,9 +468,12 @@ async fn write(
                 let _ = sender.close(close).await;
                 return DuplexError::Closed(None);
             }
-            Some(frame) = frames.recv() => {
-                if let Err(error) = sender.send(frame).await {
-                    return error;
+            Some(next) = frames.recv() => match next {
+                ToWrite::Encoded(encoding) => sender = sending(sender, encoding),
+                ToWrite::Frame(frame) => {
+                    if let Err(error) = sender.send(frame).await {
+                        return error;
+                    }
                 }
             }
         }

@@ -16,6 +16,7 @@ use crate::{
     connect::ConnectError,
     duplex::{DuplexError, Frame},
     message::{ByeReason, DeviceMessage, EncodeError, Hello, HostMessage, Welcome, encode},
+    stream::Encoding,
 };
 use std::sync::Arc;
 use tokio::{
@@ -124,8 +125,17 @@ pub enum LinkEvent {
 #[derive(Debug, Clone)]
 pub struct LinkSender {
     connection: u64,
-    frames: mpsc::Sender<Frame>,
+    frames: mpsc::Sender<ToWrite>,
     state: Arc<watch::Sender<LinkState>>,
+}
+
+/// What a connection's writer is given, in order.
+#[derive(Debug)]
+enum ToWrite {
+    /// To be sent.
+    Frame(Frame),
+    /// What follows is sent in the encoding that was agreed on.
+    Encoded(Option<Encoding>),
 }
 
 /// Why a message was not sent.
@@ -150,7 +160,7 @@ impl LinkSender {
     pub async fn send(&self, message: &DeviceMessage) -> Result<(), LinkSendError> {
         let frame = encode(message)?;
         self.frames
-            .send(frame)
+            .send(ToWrite::Frame(frame))
             .await
             .map_err(|_| LinkSendError::Ended)
     }
@@ -161,7 +171,7 @@ impl LinkSender {
     /// Also [`LinkSendError::Full`].
     pub fn try_send(&self, message: &DeviceMessage) -> Result<(), LinkSendError> {
         self.frames
-            .try_send(encode(message)?)
+            .try_send(ToWrite::Frame(encode(message)?))
             .map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => LinkSendError::Full,
                 mpsc::error::TrySendError::Closed(_) => LinkSendError::Ended,

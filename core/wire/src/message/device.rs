@@ -1,7 +1,7 @@
 //! What a device says to a host.
 
 use super::{ByeReason, DecodeError, Message, Query, diagnose_device};
-use crate::{pairing::PairingProof, version::ProtocolRange};
+use crate::{pairing::PairingProof, stream::Encoding, version::ProtocolRange};
 use pilothouse_domain::{
     Command, CommandId, Cursor, ThreadId,
     entry::LOG_FORMAT,
@@ -90,6 +90,9 @@ pub struct Hello {
     pub state_version: u16,
     /// Its version of `decide`; with another one than the host's it predicts nothing.
     pub decide_version: u16,
+    /// How it can read and write messages after `welcome`, best first; none is plain text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub encodings: Vec<Encoding>,
 }
 
 impl Hello {
@@ -102,6 +105,7 @@ impl Hello {
             log_formats: vec![LOG_FORMAT],
             state_version: STATE_VERSION,
             decide_version: DECIDE_VERSION,
+            encodings: Encoding::KNOWN.to_vec(),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What a host says to a device.
 
-use super::{BLOB_CHUNK, Message, QueryAnswer, SubId};
-use crate::{duplex::MAX_FRAME, pairing::PairingRefusal, version::VersionRefusal};
+use super::{BLOB_CHUNK, BlobChunk, Message, QueryAnswer, QueryResult, SubId};
+use crate::{
+    duplex::MAX_FRAME, pairing::PairingRefusal, stream::Encoding, version::VersionRefusal,
+};
 use pilothouse_domain::{
     CommandId, Cursor, DeviceId, Entry, Epoch, HostId, Outcome, Policy, Scope, ThreadId,
     feed::{FeedUpdate, Subscribed},
@@ -122,6 +124,9 @@ pub struct Welcome {
     pub scopes: Vec<Scope>,
     /// Its clock, Unix ms.
     pub host_time_ms: u64,
+    /// How both sides write messages after this one: one of those that `hello` offered; `None` is plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<Encoding>,
 }
 
 /// Bounds of what may be sent.
@@ -348,5 +353,20 @@ impl Message for HostMessage {
             Self::Bye { .. } => "bye",
             Self::Error(_) => "error",
         }
+    }
+
+    fn blob(&self) -> Option<(u32, &BlobChunk)> {
+        match self {
+            Self::Result {
+                id,
+                answer: QueryAnswer::Result(QueryResult::Blob(chunk)),
+            } => Some((*id, chunk)),
+            _ => None,
+        }
+    }
+
+    fn of_blob(id: u32, chunk: BlobChunk) -> Option<Self> {
+        let answer = QueryAnswer::Result(QueryResult::Blob(chunk));
+        Some(Self::Result { id, answer })
     }
 }

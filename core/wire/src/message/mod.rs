@@ -1,9 +1,11 @@
-//! Messages: JSON objects with a `type`, one per text frame. `draft` until the first tagged version.
+//! Messages: JSON objects with a `type`, one per text frame. `draft` until the first tagged version. How a text frame
+//! travels is the connection's [`crate::stream`].
 //!
 //! Within a protocol version messages only grow: unknown fields are ignored, an unknown type is
 //! [`DecodeError::Unknown`], which a host answers with `error` and a device skips. An unknown or malformed *command* is
 //! never ignored: [`DecodeError::Command`] carries the refusal with which the host answers it.
 
+mod blob;
 mod device;
 mod host;
 mod paging;
@@ -20,6 +22,7 @@ pub use query::{
 use crate::{
     duplex::{DuplexError, Frame, FrameReceiver, FrameSender, MAX_FRAME},
     link::rhythm::HOST_SILENCE,
+    stream::{DeflatingSender, Encoding, InflatingReceiver},
 };
 use pilothouse_domain::{CommandBody, CommandId, Refusal};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -41,6 +44,17 @@ pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {
             kind: kind.to_owned(),
             reason,
         }
+    }
+
+    /// The query and the part of a stored text that this message answers it with, if it does.
+    fn blob(&self) -> Option<(u32, &BlobChunk)> {
+        None
+    }
+
+    /// The message that answers a query with a part of a stored text, if this side sends such.
+    fn of_blob(id: u32, chunk: BlobChunk) -> Option<Self> {
+        let _ = (id, chunk);
+        None
     }
 }
 
@@ -105,7 +119,7 @@ pub enum DecodeError {
     NotAMessage(String),
 }
 
-/// Writes a message as a frame.
+/// Writes a message as a text frame.
 ///
 /// # Errors
 /// [`EncodeError::TooLarge`] over [`MAX_FRAME`].
@@ -124,15 +138,34 @@ pub fn encode<M: Message>(message: &M) -> Result<Frame, EncodeError> {
     Ok(Frame::Text(text))
 }
 
+/// Writes a message as a frame of a connection with this encoding: like [`encode`], with parts of stored texts as bytes
+/// where the peer reads them so.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_as<M: Message>(
+    message: &M,
+    encoding: Option<Encoding>,
+) -> Result<Frame, EncodeError> {
+    match (encoding, message.blob()) {
+        (Some(Encoding::Deflate), Some((id, chunk))) => Ok(Frame::Binary(blob::write(id, chunk))),
+        _ => encode(message),
+    }
+}
+
 /// Reads a message from a frame.
 ///
 /// # Errors
 /// [`DecodeError`], each kind with its own way to go on; never a panic, whatever the bytes.
 pub fn decode<M: Message>(frame: &Frame) -> Result<M, DecodeError> {
-    let Frame::Text(text) = frame else {
-        return Err(DecodeError::NotAMessage(
-            "binary frames are not used in this version".to_owned(),
-        ));
+    let text = match frame {
+        Frame::Text(text) => text,
+        Frame::Binary(bytes) => {
+            let (id, chunk) = blob::read(bytes)?;
+            return M::of_blob(id, chunk).ok_or_else(|| {
+                DecodeError::NotAMessage("only hosts send parts of stored texts".to_owned())
+            });
+        }
     };
     if text.len() > MAX_FRAME {
         return Err(DecodeError::NotAMessage(format!(
@@ -235,9 +268,32 @@ pub enum ReceiveError {
     Silent,
 }
 
+/// A sender of plain frames as one of an encoding.
+pub(crate) fn sending(
+    frames: Box<dyn FrameSender>,
+    encoding: Option<Encoding>,
+) -> Box<dyn FrameSender> {
+    match encoding {
+        Some(Encoding::Deflate) => Box::new(DeflatingSender::new(frames)),
+        Some(Encoding::Other) | None => frames,
+    }
+}
+
+/// A receiver of plain frames as one of an encoding.
+pub(crate) fn receiving(
+    frames: Box<dyn FrameReceiver>,
+    encoding: Option<Encoding>,
+) -> Box<dyn FrameReceiver> {
+    match encoding {
+        Some(Encoding::Deflate) => Box::new(InflatingReceiver::new(frames)),
+        Some(Encoding::Other) | None => frames,
+    }
+}
+
 /// The sending half of a connection, for messages of one side.
 pub struct Outgoing<M> {
     frames: Box<dyn FrameSender>,
+    encoding: Option<Encoding>,
     messages: PhantomData<fn(M)>,
 }
 
@@ -246,8 +302,24 @@ impl<M: Message> Outgoing<M> {
     pub fn new(frames: Box<dyn FrameSender>) -> Self {
         Self {
             frames,
+            encoding: None,
             messages: PhantomData,
         }
+    }
+
+    /// The same half from `welcome` on, with what was agreed there.
+    #[must_use]
+    pub fn encoded(self, encoding: Option<Encoding>) -> Self {
+        Self {
+            frames: sending(self.frames, encoding),
+            encoding,
+            ..self
+        }
+    }
+
+    /// What was agreed on.
+    pub fn encoding(&self) -> Option<Encoding> {
+        self.encoding
     }
 
     /// Sends one message and flushes it. Not cancel-safe.
@@ -256,7 +328,7 @@ impl<M: Message> Outgoing<M> {
     /// [`SendError`].
     pub async fn send(&mut self, message: &M) -> Result<(), SendError> {
         self.frames
-            .send(encode(message)?)
+            .send(encode_as(message, self.encoding)?)
             .await
             .map_err(SendError::Duplex)
     }
@@ -281,6 +353,15 @@ impl<M: Message> Incoming<M> {
             frames,
             heard: Instant::now(),
             messages: PhantomData,
+        }
+    }
+
+    /// The same half from `welcome` on, with what was agreed there.
+    #[must_use]
+    pub fn encoded(self, encoding: Option<Encoding>) -> Self {
+        Self {
+            frames: receiving(self.frames, encoding),
+            ..self
         }
     }
 

@@ -43,7 +43,7 @@ fn cursor() -> Cursor {
     }
 }
 
-fn hello() -> Hello {
+pub(crate) fn hello() -> Hello {
     Hello {
         protocol: ProtocolRange { min: 1, max: 1 },
         device_name: "Pixel".into(),
@@ -51,6 +51,7 @@ fn hello() -> Hello {
         log_formats: vec![1],
         state_version: 1,
         decide_version: 1,
+        encodings: Vec::new(),
     }
 }
 
@@ -87,6 +88,7 @@ pub(crate) fn welcome() -> Welcome {
         device_id: DEVICE,
         scopes: vec![Scope::Read, Scope::Operate, Scope::Approve],
         host_time_ms: NOW,
+        encoding: None,
     }
 }
 

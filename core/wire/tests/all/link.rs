@@ -27,10 +27,10 @@ use tokio::{
 /// A draw that makes every wait about half of its ceiling.
 const DRAW: u64 = 0x1234_5678_9abc_def1;
 
-type HostEnds = (Outgoing<HostMessage>, Incoming<DeviceMessage>);
+pub(crate) type HostEnds = (Outgoing<HostMessage>, Incoming<DeviceMessage>);
 
 /// Notes every attempt; gives connections whose other ends come out of `hosts`, or fails.
-struct Scripted {
+pub(crate) struct Scripted {
     attempts: Mutex<Vec<Instant>>,
     hosts: Option<mpsc::Sender<HostEnds>>,
     hangs: bool,
@@ -53,7 +53,7 @@ impl Scripted {
         })
     }
 
-    fn connecting() -> (Arc<Self>, mpsc::Receiver<HostEnds>) {
+    pub(crate) fn connecting() -> (Arc<Self>, mpsc::Receiver<HostEnds>) {
         let (sender, receiver) = mpsc::channel(8);
         (
             Arc::new(Self {
@@ -65,7 +65,7 @@ impl Scripted {
         )
     }
 
-    fn attempts(&self) -> Vec<Instant> {
+    pub(crate) fn attempts(&self) -> Vec<Instant> {
         self.attempts.lock().unwrap().clone()
     }
 }
@@ -94,9 +94,13 @@ impl Dialer for Scripted {
     }
 }
 
-fn start(dialer: Arc<dyn Dialer>) -> (Link, mpsc::Receiver<LinkEvent>) {
+pub(crate) fn start(dialer: Arc<dyn Dialer>) -> (Link, mpsc::Receiver<LinkEvent>) {
+    start_as(dialer, Hello::of_this_build("phone", "test"))
+}
+
+pub(crate) fn start_as(dialer: Arc<dyn Dialer>, hello: Hello) -> (Link, mpsc::Receiver<LinkEvent>) {
     Link::start(LinkConfig {
-        hello: Hello::of_this_build("phone", "test"),
+        hello,
         dialer,
         random: Box::new(|| DRAW),
     })

@@ -3,11 +3,14 @@
 use crate::common::{Listening, device, raw_client, soon};
 use pilothouse_wire::{
     connect::{AttemptError, Connector},
-    duplex::{Close, CloseCode, Direction, Duplex, DuplexError, Frame, MAX_FRAME, memory_pair},
+    duplex::{
+        Close, CloseCode, Direction, Duplex, DuplexError, Frame, MAX_BINARY, MAX_FRAME, memory_pair,
+    },
     identity::HostIdentity,
     tls,
 };
 use tokio::net::TcpListener;
+use tokio_tungstenite::tungstenite::Message;
 
 #[tokio::test]
 async fn two_sides_with_the_right_pins_exchange_frames_both_ways() {
@@ -152,17 +155,18 @@ async fn a_frame_over_one_mebibyte_is_refused_by_its_sender_and_nothing_is_sent(
         (Box::new(left).split(), Box::new(right).split())
     }] {
         let ((mut out, _keep), (_keep_too, mut into)) = (out, into);
-        let error = out
-            .send(Frame::Binary(vec![0; MAX_FRAME + 1]))
-            .await
-            .unwrap_err();
-        assert_eq!(
-            error,
-            DuplexError::TooLarge {
-                direction: Direction::Outgoing,
-                limit: MAX_FRAME
-            }
-        );
+        for frame in [
+            Frame::Text("x".repeat(MAX_FRAME + 1)),
+            Frame::Binary(vec![0; MAX_BINARY + 1]),
+        ] {
+            assert_eq!(
+                out.send(frame).await,
+                Err(DuplexError::TooLarge {
+                    direction: Direction::Outgoing,
+                    limit: MAX_FRAME
+                })
+            );
+        }
         out.send(Frame::Text("still here".into())).await.unwrap();
         assert_eq!(
             soon("next frame", into.receive()).await.unwrap(),
@@ -180,7 +184,7 @@ async fn a_frame_over_one_mebibyte_is_refused_by_its_receiver_whichever_side_tha
     let accepted = soon("accepting", host.connections.recv()).await.unwrap();
     let (_out, mut into) = accepted.duplex.split();
     let (_, received) = tokio::join!(
-        send_raw(&mut socket, MAX_FRAME + 1),
+        send_raw(&mut socket, Message::Text("x".repeat(MAX_FRAME + 1).into())),
         soon("refusal", into.receive())
     );
     assert_eq!(
@@ -202,7 +206,7 @@ async fn a_frame_over_one_mebibyte_is_refused_by_its_receiver_whichever_side_tha
             .await
             .unwrap();
         let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
-        send_raw(&mut socket, MAX_FRAME + 1).await;
+        send_raw(&mut socket, Message::Binary(vec![0; MAX_BINARY + 1].into())).await;
         socket
     });
     let dialled = soon("dialling", host.connector(&device()).connect(&[address]))
@@ -220,17 +224,13 @@ async fn a_frame_over_one_mebibyte_is_refused_by_its_receiver_whichever_side_tha
     server.abort();
 }
 
-async fn send_raw<S>(socket: &mut tokio_tungstenite::WebSocketStream<S>, len: usize)
+async fn send_raw<S>(socket: &mut tokio_tungstenite::WebSocketStream<S>, message: Message)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
     use futures_util::SinkExt;
     // The other side may hang up in the middle: that is its answer.
-    let _ = socket
-        .send(tokio_tungstenite::tungstenite::Message::Binary(
-            vec![0u8; len].into(),
-        ))
-        .await;
+    let _ = socket.send(message).await;
 }
 
 #[tokio::test]

@@ -346,5 +346,6 @@ fn welcome(world: &World, device: DeviceId) -> Welcome {
         device_id: device,
         scopes: Scope::ALL.to_vec(),
         host_time_ms: 0,
+        encoding: None,
     }
 }
