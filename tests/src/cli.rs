@@ -4,11 +4,12 @@ use crate::{host::Host, process::Process};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
-    process::Output,
+    process::{Command, Output},
 };
 
 /// A terminal's data directory.
 pub struct Cli {
+    program: Option<PathBuf>,
     data: PathBuf,
     logs: PathBuf,
 }
@@ -47,17 +48,39 @@ impl Cli {
     /// A device without any host yet.
     pub fn new(dir: &Path, name: &str) -> Self {
         Self {
+            program: None,
             data: dir.join(name),
             logs: dir.to_owned(),
         }
     }
 
+    /// The same device as another program, e.g. of another version; otherwise it is the host's.
+    pub fn with_program(mut self, program: PathBuf) -> Self {
+        self.program = Some(program);
+        self
+    }
+
     /// A device, paired with a host.
     pub fn paired(dir: &Path, name: &str, host: &Host) -> Self {
         let cli = Self::new(dir, name);
-        let said = cli.run(host, &["join", &host.pairing_code(None), "--name", name]);
-        assert_eq!(said.code, 0, "{said:#?}");
+        cli.join(host, name);
         cli
+    }
+
+    /// Pairs it with a host.
+    ///
+    /// # Panics
+    /// It is not taken.
+    pub fn join(&self, host: &Host, name: &str) {
+        let said = self.run(host, &["join", &host.pairing_code(None), "--name", name]);
+        assert_eq!(said.code, 0, "{said:#?}");
+    }
+
+    fn command(&self, host: &Host) -> Command {
+        match &self.program {
+            Some(program) => host.command_of(program),
+            None => host.command(),
+        }
     }
 
     /// Runs a verb to its end.
@@ -84,7 +107,7 @@ impl Cli {
     }
 
     fn output(&self, host: &Host, verb: &[&str], more: &[&str]) -> Output {
-        let mut command = host.command();
+        let mut command = self.command(host);
         command.args(verb).args(more).arg("--data").arg(&self.data);
         command
             .output()
@@ -93,7 +116,7 @@ impl Cli {
 
     /// Starts a verb that goes on, such as `watch`.
     pub fn start(&self, host: &Host, verb: &[&str]) -> Process {
-        let mut command = host.command();
+        let mut command = self.command(host);
         command
             .args(verb)
             .arg("--json")

@@ -1,6 +1,6 @@
 //! The real `pilothouse host`, as a process with a state directory of its own.
 
-use crate::{places, process::Process};
+use crate::process::Process;
 use pilothouse_domain::{CommandId, Digest, HostId, Outcome, ThreadId};
 use pilothouse_store::{LedgerReader, StoreError};
 use pilothouse_wire::offer::PairingOffer;
@@ -13,6 +13,7 @@ use std::{
 
 /// A host: its state stays when its process is killed.
 pub struct Host {
+    program: PathBuf,
     dir: PathBuf,
     state: PathBuf,
     config: PathBuf,
@@ -24,10 +25,11 @@ pub struct Host {
 
 impl Host {
     /// Starts one on a free port.
-    pub fn start(dir: &Path, state: PathBuf, config: PathBuf) -> Self {
+    pub fn start(program: PathBuf, dir: &Path, state: PathBuf, config: PathBuf) -> Self {
         let home = dir.join("home");
         std::fs::create_dir_all(&home).expect("a home for the host");
         let mut host = Self {
+            program,
             dir: dir.to_owned(),
             state,
             config,
@@ -40,9 +42,14 @@ impl Host {
         host
     }
 
-    /// A command of the `pilothouse` program, in the host's environment.
+    /// A command of the host's own `pilothouse` program, in its environment.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(places::pilothouse());
+        self.command_of(&self.program)
+    }
+
+    /// A command of a program, in the host's environment.
+    pub fn command_of(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command
             .env("HOME", &self.home)
             .env_remove("XDG_CONFIG_HOME")
@@ -52,7 +59,12 @@ impl Host {
 
     /// The daemon, not yet started.
     pub fn daemon(&self) -> Command {
-        let mut command = self.command();
+        self.daemon_of(&self.program)
+    }
+
+    /// The daemon of a program, not yet started.
+    pub fn daemon_of(&self, program: &Path) -> Command {
+        let mut command = self.command_of(program);
         command
             .arg("host")
             .arg("--json")
@@ -65,6 +77,11 @@ impl Host {
             .arg(self.address.to_string())
             .current_dir(&self.home);
         command
+    }
+
+    /// Takes another program for what is started from now on, e.g. another version.
+    pub fn use_program(&mut self, program: PathBuf) {
+        self.program = program;
     }
 
     /// Starts it again, on the port that it had.

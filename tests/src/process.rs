@@ -157,6 +157,14 @@ impl Process {
         }
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status.is_some()
+    }
+
     /// Waits until it has ended by itself.
     ///
     /// # Panics

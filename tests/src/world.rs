@@ -15,6 +15,7 @@ pub struct Setup {
     fakes: Vec<(String, Vec<String>)>,
     codex_arguments: Vec<String>,
     state: Option<PathBuf>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -44,6 +45,12 @@ impl Setup {
         self
     }
 
+    /// The host's program; this version's otherwise.
+    pub fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
+    }
+
     /// Starts it all.
     pub fn start(self) -> World {
         let dir = tempfile::Builder::new()
@@ -59,7 +66,8 @@ impl Setup {
         let config = root.join("host.toml");
         fs::write(&config, self.config(root, &workspace, &codex_home)).expect("host.toml");
         let state = self.state.unwrap_or_else(|| root.join("state"));
-        let host = Host::start(root, state, config);
+        let program = self.program.unwrap_or_else(places::pilothouse);
+        let host = Host::start(program, root, state, config);
         World {
             host,
             model,

@@ -10,6 +10,7 @@
 mod approvals;
 mod bad_agents;
 mod cases;
+mod compat;
 mod crashes;
 mod cuts;
 mod demo;
