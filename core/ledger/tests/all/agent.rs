@@ -61,6 +61,11 @@ impl Script {
         self.state.lock().unwrap().refuse = Some(error);
     }
 
+    /// Turns are counted on from this one, as an agent does that remembers its conversation.
+    pub(crate) fn count_turns_from(&self, turns: u32) {
+        self.state.lock().unwrap().turns = turns;
+    }
+
     /// The next start waits until the returned gate is opened.
     pub(crate) fn hold_start(&self) -> Arc<Notify> {
         let gate = Arc::new(Notify::new());

@@ -9,5 +9,7 @@
 
 mod agent;
 mod crash;
+mod power;
 mod story;
+mod trace;
 mod world;

@@ -35,7 +35,12 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let mut world = Self::open(Arc::new(tempfile::tempdir().unwrap()));
+        Self::within(tempfile::tempdir().unwrap()).await
+    }
+
+    /// A new ledger in an empty directory, with a thread.
+    pub(crate) async fn within(dir: tempfile::TempDir) -> Self {
+        let mut world = Self::open(Arc::new(dir));
         let command = CommandId::from_bytes([1; 16]);
         world.thread = command.derive("thread");
         let body = CommandBody::ThreadCreate {
@@ -86,11 +91,15 @@ impl World {
         }
     }
 
+    /// The command that was sent last.
+    pub(crate) fn last_command(&self) -> CommandId {
+        CommandId::from_bytes([self.seq as u8 + 100; 16])
+    }
+
     pub(crate) fn next_command(&mut self, body: CommandBody) -> Command {
         self.seq += 1;
-        let id = CommandId::from_bytes([self.seq as u8 + 100; 16]);
         Command {
-            id,
+            id: self.last_command(),
             thread: self.thread,
             device_seq: self.seq,
             based_on: None,
