@@ -24,8 +24,39 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Characters of a version that are shown.
 const VERSION_CHARS: usize = 60;
 
-/// Families whose agents are found without configuration: family, program, arguments.
-const FINDABLE: &[(&str, &str, &[&str])] = &[("codex", "codex", &["app-server"])];
+/// An agent that is found without configuration.
+struct Findable {
+    /// What it is called here.
+    name: &'static str,
+    family: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+}
+
+/// Agents that are found without configuration, by the names that their packages give their programs. Each says its
+/// version when asked with `--version`, and starts nothing then.
+const FINDABLE: &[Findable] = &[
+    findable("codex", "codex", "codex", &["app-server"]),
+    findable("copilot", "acp", "copilot", &["--acp"]),
+    findable("gemini", "acp", "gemini", &["--acp"]),
+    findable("hermes", "acp", "hermes-acp", &[]),
+    findable("opencode", "acp", "opencode", &["acp"]),
+    findable("qwen", "acp", "qwen", &["--acp"]),
+];
+
+const fn findable(
+    name: &'static str,
+    family: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+) -> Findable {
+    Findable {
+        name,
+        family,
+        program,
+        arguments,
+    }
+}
 
 /// Where programs are besides `PATH`, under the home directory: where npm, cargo and installers put them.
 const USUAL_PLACES: &[&str] = &[
@@ -59,6 +90,7 @@ impl Agent {
             adapter: self.adapter.clone(),
             command: self.config.command.clone(),
             env: self.config.env.clone(),
+            modes: self.config.modes.clone(),
             cwd: self.config.cwd.clone(),
         }
     }
@@ -83,18 +115,18 @@ impl Agent {
         find_program(program, path.as_deref())
     }
 
-    /// Asks it for its version: `PROGRAM … --version`, without the argument that starts its server.
+    /// Asks it for its version. Only a program that is known to answer `--version` with nothing else is asked: any other
+    /// command line could start an agent, or something else, with arguments it was never meant to have.
     ///
     /// # Errors
     /// What went wrong, in words.
     pub(crate) async fn version(&self) -> Result<String, String> {
-        let command = &self.config.command;
-        let asked: Vec<&str> = command
-            .iter()
-            .map(String::as_str)
-            .take_while(|word| *word != "app-server")
-            .chain(["--version"])
-            .collect();
+        let Some(asked) = self.version_command() else {
+            return Err(
+                "its version is told when it is first started; only programs that are known to take `--version` are asked"
+                    .to_owned(),
+            );
+        };
         let (program, arguments) = asked.split_first().unwrap_or((&"", &[]));
         let mut child = Command::new(program);
         child
@@ -131,6 +163,22 @@ impl Agent {
         };
         line.map(plain)
             .ok_or_else(|| format!("`{shown}` said nothing"))
+    }
+
+    /// The words that ask for the version: the command without what starts its server, and `--version`.
+    fn version_command(&self) -> Option<Vec<&str>> {
+        let words = self.config.command.iter().map(String::as_str);
+        if self.config.protocol == "codex" {
+            let program = words.take_while(|word| *word != "app-server");
+            return Some(program.chain(["--version"]).collect());
+        }
+        let words: Vec<&str> = words.collect();
+        let (program, arguments) = words.split_first()?;
+        let name = program.rsplit('/').next()?;
+        FINDABLE
+            .iter()
+            .any(|known| known.program == name && known.arguments == arguments)
+            .then(|| vec![*program, "--version"])
     }
 
     /// Whether somebody is signed in, as far as its files tell. Only looks whether they are there, never into secrets.
@@ -203,7 +251,13 @@ pub(crate) fn choose(config: &Config, notes: &Notes) -> (Vec<Agent>, BTreeMap<St
 fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
     let mut agents = Vec::new();
     let mut places = BTreeMap::new();
-    for (family, program, arguments) in FINDABLE {
+    for Findable {
+        name,
+        family,
+        program,
+        arguments,
+    } in FINDABLE
+    {
         let usual = || {
             home()
                 .into_iter()
@@ -213,7 +267,7 @@ fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
             .or_else(|| {
                 notes
                     .agents
-                    .get(*family)
+                    .get(*name)
                     .filter(|path| is_program(path))
                     .cloned()
             })
@@ -229,16 +283,17 @@ fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
         command.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let protocol = (*family).to_owned();
         agents.push(Agent {
-            name: AgentName::from(*family),
+            name: AgentName::from(*name),
             config: AgentConfig {
                 protocol,
                 command,
                 env: BTreeMap::new(),
+                modes: BTreeMap::new(),
                 cwd: None,
             },
             adapter,
         });
-        places.insert((*family).to_owned(), path);
+        places.insert((*name).to_owned(), path);
     }
     (agents, places)
 }

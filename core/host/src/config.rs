@@ -59,6 +59,8 @@ pub struct AgentConfig {
     pub command: Vec<String>,
     /// Environment added to the host's own.
     pub env: BTreeMap<String, String>,
+    /// How modes are said to it, where its family does not know; only of agents that speak `acp`.
+    pub modes: BTreeMap<Mode, String>,
     /// Working directory of a process that serves several threads.
     pub cwd: Option<PathBuf>,
 }
@@ -287,8 +289,9 @@ impl Reader<'_> {
         at: &str,
         place: &Range<usize>,
     ) -> Option<AgentConfig> {
-        const KEYS: &[&str] = &["protocol", "command", "env", "cwd"];
-        let (mut protocol, mut command, mut env, mut cwd) = (None, None, BTreeMap::new(), None);
+        const KEYS: &[&str] = &["protocol", "command", "env", "modes", "cwd"];
+        let (mut protocol, mut command, mut cwd) = (None, None, None);
+        let (mut env, mut modes) = (BTreeMap::new(), BTreeMap::new());
         let before = self.problems.len();
         for (key, value) in ordered(table) {
             match key.get_ref().as_ref() {
@@ -299,6 +302,16 @@ impl Reader<'_> {
                         let name = key.get_ref().to_string();
                         if let Some(text) = reader.text_or_empty(value, &format!("env.{name}")) {
                             env.insert(name, reader.expand(&text));
+                        }
+                    }
+                }),
+                "modes" => self.section(value, &format!("`modes` of {at}"), |reader, table| {
+                    for (key, value) in ordered(table) {
+                        if let Some(mode) = reader.mode_named(key.get_ref(), &key.span())
+                            && let Some(text) =
+                                reader.text_value(value, &format!("modes.{}", mode.name()))
+                        {
+                            modes.insert(mode, text);
                         }
                     }
                 }),
@@ -328,10 +341,18 @@ impl Reader<'_> {
             );
             return None;
         };
+        if !modes.is_empty() && protocol != "acp" {
+            let problem = format!(
+                "`modes` of {at} is only for `protocol = \"acp\"`; `{protocol}` has its own words for them"
+            );
+            self.problem(place, problem);
+            return None;
+        }
         Some(AgentConfig {
             protocol,
             command,
             env,
+            modes,
             cwd,
         })
     }
@@ -413,12 +434,16 @@ impl Reader<'_> {
 
     fn mode(&mut self, value: &Value<'_>) -> Option<Mode> {
         let text = self.text_value(value, "mode")?;
+        self.mode_named(&text, &value.span())
+    }
+
+    fn mode_named(&mut self, text: &str, place: &Range<usize>) -> Option<Mode> {
         let names = Mode::ALL.map(Mode::name);
         let found = Mode::ALL.into_iter().find(|mode| mode.name() == text);
         if found.is_none() {
             self.problem(
-                &value.span(),
-                format!("unknown mode `{text}`{}", meant(&text, &names)),
+                place,
+                format!("unknown mode `{text}`{}", meant(text, &names)),
             );
         }
         found

@@ -30,6 +30,8 @@ pub struct AgentSpec {
     pub command: Vec<String>,
     /// Environment added to the host's own.
     pub env: BTreeMap<String, String>,
+    /// How modes are said to it, where the person configured that.
+    pub modes: BTreeMap<pilothouse_domain::Mode, String>,
     /// Working directory of its process; the workspace if `None`.
     pub cwd: Option<PathBuf>,
 }

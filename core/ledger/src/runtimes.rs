@@ -158,6 +158,7 @@ impl Runtimes {
             incarnation,
             command: spec.command.clone(),
             env: spec.env.clone(),
+            modes: spec.modes.clone(),
             cwd: spec.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
             wrapper: self.wrapper.clone(),
             pid_file: Some(self.pid_dir.join(format!("{incarnation}.pid"))),

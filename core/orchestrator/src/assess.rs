@@ -245,6 +245,7 @@ fn title(kind: RequestKind, subject: &Subject) -> String {
         },
         RequestKind::Auth => "Sign in".to_owned(),
         RequestKind::Elicitation => "Give details".to_owned(),
+        RequestKind::Unknown if subject.incomplete => "Unreadable request".to_owned(),
         RequestKind::Unknown => "Something this version cannot show".to_owned(),
     }
 }

@@ -66,6 +66,8 @@ pub struct Launch {
     pub command: Vec<String>,
     /// Environment added to the host's own.
     pub env: BTreeMap<String, String>,
+    /// How modes are said to this agent, where its family leaves that to agents and the person configured it.
+    pub modes: BTreeMap<Mode, String>,
     /// Working directory.
     pub cwd: PathBuf,
     /// Program and arguments put before `command`: re-executes the host as `agent-exec`, which sets the death signal and

@@ -10,7 +10,9 @@
 //! runtime offers it.
 #![forbid(unsafe_code)]
 
+pub mod acp;
 pub mod codex;
 pub mod contract;
 pub mod process;
 pub mod registry;
+mod rpc;

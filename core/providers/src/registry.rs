@@ -1,11 +1,11 @@
 //! The families that this build knows.
 
-use crate::{codex::CodexAdapter, contract::ProviderAdapter};
+use crate::{acp::AcpAdapter, codex::CodexAdapter, contract::ProviderAdapter};
 use std::sync::Arc;
 
 /// All families, by their name in host.toml's `protocol`.
 pub fn families() -> Vec<Arc<dyn ProviderAdapter>> {
-    vec![Arc::new(CodexAdapter::new())]
+    vec![Arc::new(CodexAdapter::new()), Arc::new(AcpAdapter::new())]
 }
 
 /// The family of that name.

@@ -175,6 +175,7 @@ pub(crate) fn config(dir: &Path, script: &Script) -> LedgerConfig {
         adapter: Arc::new(script.clone()),
         command: vec!["none".into()],
         env: BTreeMap::new(),
+        modes: BTreeMap::new(),
         cwd: None,
     };
     LedgerConfig {

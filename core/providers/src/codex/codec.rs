@@ -1,15 +1,21 @@
 //! The codec: bytes from codex in, events and frames for codex out. No clock, no process, no waiting.
 
 use super::{
-    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, cut, text_of},
-    lineage::{Bounded, Lineage},
+    lineage::Lineage,
     notifications,
     outgoing::{self, Call},
     replies::{self, CallError, Reply},
-    requests::{self, Asked, Opened},
+    requests::{self, Asked},
+};
+use crate::rpc::{
+    self, Peer,
+    asked::{AnswerProblem, Opened, PENDING_REQUESTS, Requests, request_id},
+    bounded::Bounded,
+    event,
+    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, text_of},
 };
 use pilothouse_domain::{
-    Answer, NativeId, ProviderEvent, ProviderEventKind, Subject,
+    Answer, NativeId, ProviderEventKind, Subject,
     item::FileChange,
     provider_event::{NativePlace, Resolution},
     request::RequestKind,
@@ -17,59 +23,13 @@ use pilothouse_domain::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Requests of codex that may wait at a time in one process; beyond, they are refused at once.
-pub const PENDING_REQUESTS: usize = 1024;
 /// Calls of ours that may wait at a time.
 const WAITING_CALLS: usize = 4096;
 /// File-change items whose changes are remembered for their request.
 const REMEMBERED_PATCHES: usize = 256;
 
 /// What came of bytes from codex.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are events; a box would cost an allocation for each delta"
-)]
-#[derive(Debug, Clone, PartialEq)]
-pub enum Received {
-    /// Something happened.
-    Event(ProviderEvent),
-    /// A call of ours was answered.
-    Reply {
-        /// The call's number.
-        call: u64,
-        /// What it gave.
-        reply: Result<Reply, CallError>,
-    },
-    /// To be written to codex at once: a refusal or an answer that needs no person.
-    Send(Vec<u8>),
-}
-
-/// Why an answer was not turned into a frame.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerProblem {
-    /// Codex does not wait for it (any more).
-    #[error("codex does not wait for an answer to request {request}")]
-    NotPending {
-        /// The request.
-        request: NativeId,
-    },
-    /// The answer does not fit the request.
-    #[error("the answer does not fit: {problem}")]
-    Unfit {
-        /// What is wrong with it.
-        problem: String,
-    },
-}
-
-/// A request that waits.
-#[derive(Debug, Clone)]
-struct Pending {
-    /// The id as codex wrote it.
-    id: Value,
-    place: NativePlace,
-    opened: Opened,
-    answered: bool,
-}
+pub type Received = rpc::Received<Reply, CallError>;
 
 #[derive(Debug, Clone)]
 struct Waiting {
@@ -85,7 +45,7 @@ pub struct Codec {
     next_call: u64,
     calls: BTreeMap<u64, Waiting>,
     pub(super) lineage: Lineage,
-    pending: BTreeMap<NativeId, Pending>,
+    requests: Requests,
     /// Changes of file-change items, by conversation and item.
     pub(super) patches: Bounded<Vec<FileChange>>,
     /// Tokens that a conversation had used before its current turn.
@@ -107,7 +67,7 @@ impl Codec {
             next_call: 1,
             calls: BTreeMap::new(),
             lineage: Lineage::new(),
-            pending: BTreeMap::new(),
+            requests: Requests::default(),
             patches: Bounded::new(REMEMBERED_PATCHES),
             usage: Bounded::new(REMEMBERED_PATCHES),
             unreadable_in_a_row: 0,
@@ -152,7 +112,7 @@ impl Codec {
 
     /// Requests that wait for an answer, or were answered and not resolved yet.
     pub fn pending_requests(&self) -> impl Iterator<Item = &NativeId> {
-        self.pending.keys()
+        self.requests.ids()
     }
 
     /// Bytes held in buffers at the moment.
@@ -189,20 +149,8 @@ impl Codec {
         request: &NativeId,
         answer: &Answer,
     ) -> Result<Vec<u8>, AnswerProblem> {
-        let not_pending = || AnswerProblem::NotPending {
-            request: request.clone(),
-        };
-        let pending = self.pending.get_mut(request).ok_or_else(not_pending)?;
-        if pending.answered {
-            return Err(not_pending());
-        }
-        let result = pending
-            .opened
-            .answers
-            .result(&pending.opened.subject, answer)
-            .map_err(|problem| AnswerProblem::Unfit { problem })?;
-        pending.answered = true;
-        Ok(outgoing::result_line(&pending.id, &result))
+        let (id, result) = self.requests.answer(request, answer)?;
+        Ok(outgoing::result_line(&id, &result))
     }
 
     /// Whether a pending request is the one that was shown: codex may use a number again for something else.
@@ -213,13 +161,7 @@ impl Codec {
         kind: RequestKind,
         shown: &Subject,
     ) -> bool {
-        self.pending.get(request).is_some_and(|pending| {
-            let opened = &pending.opened;
-            (pending.place.thread.as_ref() == Some(thread)
-                || pending.place.root.as_ref() == Some(thread))
-                && opened.kind == kind
-                && is_what_was_shown(&opened.subject, shown)
-        })
+        self.requests.is_same(request, thread, kind, shown)
     }
 
     fn take(&mut self, frames: Vec<Frame>) -> Vec<Received> {
@@ -263,39 +205,32 @@ impl Codec {
                 raw: raw.to_owned(),
             },
         );
-        let number = |text: &str| -> Option<u64> {
-            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse().ok()
-        };
-        if let Some(id) = raw.strip_prefix("{\"id\":").and_then(number) {
-            if let Some(waiting) = self.calls.remove(&id) {
-                out.push(Received::Reply {
-                    call: id,
-                    reply: Err(CallError::Unreadable {
-                        method: waiting.call.method().to_owned(),
-                    }),
-                });
+        let head = head(raw);
+        match (head.id, head.method) {
+            (Some(id), Some(_)) => {
+                out.push(Received::Send(outgoing::error_line(
+                    &id,
+                    -32600,
+                    "the request is too large",
+                )));
             }
-        } else if let Some((_, rest)) = raw
-            .strip_prefix("{\"method\":\"")
-            .and_then(|rest| rest.split_once("\",\"id\":"))
-            .filter(|(method, _)| !method.contains('"'))
-            && let Some(id) = number(rest)
-        {
-            out.push(Received::Send(outgoing::error_line(
-                &Value::from(id),
-                -32600,
-                "the request is too large",
-            )));
+            (Some(id), None) => {
+                if let Some(id) = id.as_u64()
+                    && let Some(waiting) = self.calls.remove(&id)
+                {
+                    out.push(Received::Reply {
+                        call: id,
+                        reply: Err(CallError::Unreadable {
+                            method: waiting.call.method().to_owned(),
+                        }),
+                    });
+                }
+            }
+            (None, _) => {}
         }
     }
 
-    fn reply(
-        &mut self,
-        id: Option<u64>,
-        result: Result<Value, super::frames::RpcError>,
-        out: &mut Vec<Received>,
-    ) {
+    fn reply(&mut self, id: Option<u64>, result: Result<Value, RpcError>, out: &mut Vec<Received>) {
         let Some((id, waiting)) = id.and_then(|id| Some((id, self.calls.remove(&id)?))) else {
             event(
                 out,
@@ -343,7 +278,7 @@ impl Codec {
             self.patches.get(&patch_key(thread, item)).cloned()
         });
         match asked {
-            Asked::Person(opened) if self.pending.len() >= PENDING_REQUESTS => {
+            Asked::Person(opened) if self.requests.is_full() => {
                 let place = self.lineage.place(Some(opened.thread), opened.turn);
                 out.push(Received::Send(outgoing::error_line(
                     &id,
@@ -401,38 +336,7 @@ impl Codec {
         let place = self
             .lineage
             .place(Some(opened.thread.clone()), opened.turn.clone());
-        let request = request_id(&id);
-        if let Some(known) = self.pending.get(&request) {
-            // Codex sends a request again after a resume; under the same number something else is another request.
-            if known.opened == opened && known.place == place {
-                if !known.answered {
-                    event(out, place, opened_event(&request, &opened));
-                }
-                return;
-            }
-            event(
-                out,
-                known.place.clone(),
-                ProviderEventKind::RequestClosed {
-                    request: request.clone(),
-                    resolution: if known.answered {
-                        Resolution::Answered
-                    } else {
-                        Resolution::Withdrawn
-                    },
-                },
-            );
-        }
-        event(out, place.clone(), opened_event(&request, &opened));
-        self.pending.insert(
-            request,
-            Pending {
-                id,
-                place,
-                opened,
-                answered: false,
-            },
-        );
+        self.requests.open(id, place, opened, out);
     }
 
     /// `serverRequest/resolved`.
@@ -443,7 +347,7 @@ impl Codec {
         out: &mut Vec<Received>,
     ) {
         let request = request_id(id);
-        let (place, resolution) = match self.pending.remove(&request) {
+        let (place, resolution) = match self.requests.take(&request) {
             Some(pending) if pending.answered => (pending.place, Resolution::Answered),
             // One connection: what was not answered by us was taken back.
             Some(pending) => (pending.place, Resolution::Withdrawn),
@@ -467,7 +371,7 @@ impl Codec {
         changes: Vec<FileChange>,
         out: &mut Vec<Received>,
     ) {
-        for (request, pending) in &mut self.pending {
+        for (request, pending) in self.requests.iter_mut() {
             let opened = &mut pending.opened;
             if opened.thread == *thread
                 && opened.item.as_ref() == Some(item)
@@ -477,20 +381,10 @@ impl Codec {
             {
                 opened.subject.incomplete = changes.is_empty();
                 opened.subject.changes.clone_from(&changes);
-                event(out, pending.place.clone(), opened_event(request, opened));
+                event(out, pending.place.clone(), opened.event(request));
             }
         }
         self.patches.insert(patch_key(thread, item), changes);
-    }
-}
-
-fn opened_event(request: &NativeId, opened: &Opened) -> ProviderEventKind {
-    ProviderEventKind::RequestOpened {
-        request: request.clone(),
-        item: opened.item.clone(),
-        kind: opened.kind,
-        subject: Box::new(opened.subject.clone()),
-        unknown_fields: opened.unknown_fields,
     }
 }
 
@@ -498,23 +392,34 @@ pub(super) fn patch_key(thread: &NativeId, item: &NativeId) -> NativeId {
     NativeId(format!("{thread}\u{0}{item}"))
 }
 
-/// A request's id as text: a number as it is, a text in quotes, so that `0` and `"0"` differ.
-pub(super) fn request_id(id: &Value) -> NativeId {
-    NativeId(cut(&id.to_string(), 256))
-}
+impl Peer for Codec {
+    type Call = Call;
+    type Reply = Reply;
+    type Error = CallError;
 
-/// Adds an event.
-pub(super) fn event(out: &mut Vec<Received>, place: NativePlace, kind: ProviderEventKind) {
-    out.push(Received::Event(ProviderEvent { place, kind }));
-}
+    const NAME: &'static str = "codex";
 
-/// Whether a request asks for exactly what was shown. Only changes may have been filled in from their item, where the
-/// request itself names none.
-fn is_what_was_shown(opened: &Subject, shown: &Subject) -> bool {
-    let mut now = opened.clone();
-    if now.changes.is_empty() {
-        now.changes.clone_from(&shown.changes);
-        now.incomplete = shown.incomplete;
+    fn method(call: &Call) -> &str {
+        call.method()
     }
-    now == *shown
+
+    fn call(&mut self, call: Call) -> (u64, Vec<u8>) {
+        Codec::call(self, call)
+    }
+
+    fn forget(&mut self, call: u64) {
+        Codec::forget(self, call);
+    }
+
+    fn receive(&mut self, bytes: &[u8]) -> Vec<Received> {
+        Codec::receive(self, bytes)
+    }
+
+    fn finish(&mut self) -> Vec<Received> {
+        Codec::finish(self)
+    }
+
+    fn unreadable_in_a_row(&self) -> u32 {
+        Codec::unreadable_in_a_row(self)
+    }
 }

@@ -1,11 +1,10 @@
 //! The thin driver: the adapter contract over one [`Session`].
 
 use super::{
-    codec::AnswerProblem,
+    codec::Codec,
     outgoing::Call,
     profile::{self, Permissions},
     replies::{CallError, LoadedThread, Reply},
-    runtime::{Loaded, STDERR_SHOWN, Session, lock},
 };
 use crate::{
     contract::{
@@ -14,6 +13,11 @@ use crate::{
         SendTurn, StartError, Steer, SteerError, Steering, TurnAccepted,
     },
     process::{BoundProcess, StopTimers},
+    rpc::{
+        CallFailure as _,
+        asked::AnswerProblem,
+        session::{STDERR_SHOWN, Session, lock},
+    },
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
@@ -24,8 +28,9 @@ use pilothouse_domain::{
     run::{ErrorCode, RunError},
 };
 use std::{
-    path::Path,
-    sync::Arc,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 use tokio::sync::oneshot;
@@ -82,37 +87,30 @@ impl CodexAdapter {
         launch: Launch,
         events: EventSender,
     ) -> Result<Arc<dyn AgentRuntime>, StartError> {
-        let spawn_error = |problem: String| StartError::Spawn {
-            agent: launch.agent.clone(),
-            program: launch.command.first().cloned().unwrap_or_default(),
-            problem,
-        };
-        if !launch.cwd.is_dir() {
-            return Err(spawn_error(format!(
-                "its working directory {} is not there",
-                launch.cwd.display()
-            )));
-        }
         // `command = ["codex"]` names the program only; anything longer is taken as it is.
         let arguments: &[&str] = if launch.command.len() == 1 {
             &["app-server"]
         } else {
             &[]
         };
-        let (process, pipes) = BoundProcess::spawn(&launch, arguments)
-            .await
-            .map_err(|error| spawn_error(error.to_string()))?;
+        let (process, pipes) = BoundProcess::start(&launch, arguments).await?;
         let (ready, first) = oneshot::channel();
         let session = Session::start(
             process,
             pipes,
+            Codec::new(),
+            profile::capabilities(),
             launch.incarnation,
-            self.deadlines,
+            self.deadlines.stop,
             events,
             first,
         );
         // From here on dropping it, also by cancelling this start, kills the process.
-        let runtime = CodexRuntime { session };
+        let runtime = CodexRuntime {
+            session,
+            threads: Mutex::default(),
+            deadlines: self.deadlines,
+        };
         match runtime.handshake().await {
             Ok(first_events) => {
                 // If the reader is gone, the process is, and the first call will say so.
@@ -154,9 +152,20 @@ impl ProviderAdapter for CodexAdapter {
     }
 }
 
+/// What is known of a loaded conversation.
+#[derive(Debug, Clone, Default)]
+struct Loaded {
+    /// Where it should work, if codex resumed it elsewhere.
+    cwd: Option<PathBuf>,
+    /// Taken while a turn is being started, so that two cannot start at once.
+    starting: Arc<tokio::sync::Mutex<()>>,
+}
+
 /// A running codex.
 struct CodexRuntime {
-    session: Arc<Session>,
+    session: Arc<Session<Codec>>,
+    threads: Mutex<BTreeMap<NativeId, Loaded>>,
+    deadlines: Deadlines,
 }
 
 impl Drop for CodexRuntime {
@@ -167,7 +176,7 @@ impl Drop for CodexRuntime {
 
 impl CodexRuntime {
     async fn handshake(&self) -> Result<Vec<ProviderEvent>, CallError> {
-        let deadlines = self.session.deadlines;
+        let deadlines = self.deadlines;
         let hello = Call::Initialize {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
@@ -278,7 +287,7 @@ impl CodexRuntime {
                 permissions,
             },
         };
-        match self.session.call(call, self.session.deadlines.call).await {
+        match self.session.call(call, self.deadlines.call).await {
             Ok(Reply::Thread(loaded)) => Ok(self.loaded(&open, permissions, loaded)),
             Ok(_) => Err(OpenError::Refused {
                 error: RunError {
@@ -312,7 +321,7 @@ impl CodexRuntime {
                 "codex loaded a conversation with other settings than asked for; the next turn sets them"
             );
         }
-        let mut threads = lock(&self.session.threads);
+        let mut threads = lock(&self.threads);
         let known = threads.entry(loaded.thread.clone()).or_default();
         known.cwd = elsewhere.then(|| open.cwd.clone());
         loaded.thread
@@ -331,7 +340,7 @@ impl CodexRuntime {
                 ),
             ));
         }
-        let Loaded { cwd, starting } = lock(&self.session.threads)
+        let Loaded { cwd, starting } = lock(&self.threads)
             .entry(send.thread.clone())
             .or_default()
             .clone();
@@ -357,7 +366,7 @@ impl CodexRuntime {
             effort: send.selection.effort,
             permissions: Permissions::from(send.selection.mode),
         };
-        match self.session.call(call, self.session.deadlines.call).await {
+        match self.session.call(call, self.deadlines.call).await {
             Ok(Reply::Turn {
                 turn,
                 known_before: true,
@@ -401,7 +410,7 @@ impl CodexRuntime {
         let confirmation = session
             .await_resolution(&response.request)
             .ok_or(RespondError::Lost)?;
-        let confirm = session.deadlines.confirm;
+        let confirm = self.deadlines.confirm;
         match tokio::time::timeout(confirm, session.write(line)).await {
             Ok(Ok(())) => {}
             Ok(Err(())) | Err(_) => return Err(RespondError::Lost),
@@ -420,7 +429,7 @@ impl CodexRuntime {
             client_id: steer.client_id,
             text: steer.text,
         };
-        match self.session.call(call, self.session.deadlines.call).await {
+        match self.session.call(call, self.deadlines.call).await {
             Ok(_) => Ok(()),
             Err(CallError::NotThatTurn { .. }) => Err(SteerError::TurnEnded),
             Err(CallError::Lost | CallError::Timeout { .. } | CallError::Unreadable { .. }) => {
@@ -434,11 +443,7 @@ impl CodexRuntime {
 
     async fn stop_turn(&self, thread: NativeId, turn: NativeId) -> Result<(), InterruptError> {
         let call = Call::TurnInterrupt { thread, turn };
-        match self
-            .session
-            .call(call, self.session.deadlines.interrupt)
-            .await
-        {
+        match self.session.call(call, self.deadlines.interrupt).await {
             Ok(_) => Ok(()),
             Err(CallError::NotThatTurn { .. }) => Err(InterruptError::TurnEnded),
             Err(CallError::Lost) => Err(InterruptError::Lost),
@@ -461,7 +466,7 @@ impl CodexRuntime {
                 limit: missing.min(HISTORY_PAGE),
                 cursor: cursor.take(),
             };
-            match self.session.call(call, self.session.deadlines.call).await {
+            match self.session.call(call, self.deadlines.call).await {
                 Ok(Reply::Turns { turns, next }) => {
                     // A page without turns could go on for ever.
                     let last = turns.is_empty() || next.is_none();

@@ -1,6 +1,6 @@
 //! Codex' items as the timeline's.
 
-use super::frames::{cut, list, text_of, text_or_empty, texts};
+use crate::rpc::frames::{self, cut, list, text_of, text_or_empty, texts};
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus,
     item::{FileAction, FileChange},
@@ -9,7 +9,7 @@ use pilothouse_domain::{
 use serde_json::Value;
 
 /// Bytes of an item of an unknown type that are kept.
-const UNKNOWN_ITEM: usize = super::frames::RAW_LIMIT;
+const UNKNOWN_ITEM: usize = frames::RAW_LIMIT;
 /// Characters of a subagent's title.
 const TITLE: usize = 200;
 

@@ -3,63 +3,11 @@
 //! A subagent's conversation is never announced. It is seen first in an item of its parent, or in a `turn/started` whose
 //! `rootTurnId` is another conversation's turn. Every map is bounded: the oldest links are forgotten.
 
+use crate::rpc::bounded::Bounded;
 use pilothouse_domain::{NativeId, provider_event::NativePlace};
-use std::collections::{BTreeMap, VecDeque};
 
 /// Conversations, links and turns that are remembered, each.
 pub(crate) const REMEMBERED: usize = 4096;
-
-/// A map that forgets its oldest key.
-#[derive(Debug, Clone)]
-pub(crate) struct Bounded<V> {
-    map: BTreeMap<NativeId, V>,
-    order: VecDeque<NativeId>,
-    cap: usize,
-}
-
-impl<V> Bounded<V> {
-    pub(crate) fn new(cap: usize) -> Self {
-        Self {
-            map: BTreeMap::new(),
-            order: VecDeque::new(),
-            cap,
-        }
-    }
-
-    pub(crate) fn get(&self, key: &NativeId) -> Option<&V> {
-        self.map.get(key)
-    }
-
-    pub(crate) fn get_mut(&mut self, key: &NativeId) -> Option<&mut V> {
-        self.map.get_mut(key)
-    }
-
-    pub(crate) fn contains(&self, key: &NativeId) -> bool {
-        self.map.contains_key(key)
-    }
-
-    pub(crate) fn insert(&mut self, key: NativeId, value: V) {
-        if self.map.insert(key.clone(), value).is_none() {
-            self.order.push_back(key);
-            if self.order.len() > self.cap
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.map.remove(&oldest);
-            }
-        }
-    }
-
-    pub(crate) fn remove(&mut self, key: &NativeId) -> Option<V> {
-        let value = self.map.remove(key)?;
-        self.order.retain(|kept| kept != key);
-        Some(value)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.map.len()
-    }
-}
 
 /// A subagent's link.
 #[derive(Debug, Clone)]

@@ -3,11 +3,9 @@
 //! [`Codec`] is sans-I/O: bytes in, events and frames out. [`CodexAdapter`] is the thin driver around it. What codex does is
 //! measured in `docs/agents-probes.md`; texts and shapes are pinned to [`profile::MEASURED_VERSION`].
 
-mod answers;
 mod codec;
 mod driver;
 mod elicitation;
-mod frames;
 mod items;
 mod lineage;
 mod notifications;
@@ -17,11 +15,13 @@ mod passed_over;
 pub mod profile;
 mod replies;
 mod requests;
-mod runtime;
 
-pub use codec::{AnswerProblem, Codec, PENDING_REQUESTS, Received};
+pub use crate::rpc::{
+    asked::{AnswerProblem, PENDING_REQUESTS},
+    frames::{FRAME_LIMIT, RAW_LIMIT},
+};
+pub use codec::{Codec, Received};
 pub use driver::{CodexAdapter, Deadlines};
-pub use frames::{FRAME_LIMIT, RAW_LIMIT};
 pub use outgoing::Call;
 pub use passed_over::{PASSED_OVER, Passed};
 pub use profile::Permissions;

@@ -2,11 +2,14 @@
 //! verbatim as unknown.
 
 use super::{
-    codec::{Codec, Received, event, patch_key},
-    frames::{RAW_LIMIT, cut, text_of, text_or_empty, texts},
+    codec::{Codec, Received, patch_key},
     items,
     passed_over::{PASSED_OVER, Passed},
     replies,
+};
+use crate::rpc::{
+    event,
+    frames::{RAW_LIMIT, cut, text_of, text_or_empty, texts},
 };
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,

@@ -1,39 +1,11 @@
 //! Codex' own decisions, with what each does and how far it reaches, in exact words (docs/agents-probes.md, section 3).
 
-use super::frames::{cut, text_or_empty};
-use pilothouse_domain::{
-    OptionId,
-    request::{OptionEffect, RequestOption},
+use crate::rpc::{
+    answers::{Decision, shell_line},
+    frames::{cut, text_or_empty},
 };
+use pilothouse_domain::{OptionId, request::OptionEffect};
 use serde_json::{Value, json};
-
-/// An option and what is sent if it is chosen.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Decision {
-    /// As a person sees it.
-    pub(crate) option: RequestOption,
-    /// The result that goes to codex.
-    pub(crate) result: Value,
-}
-
-impl Decision {
-    fn new(id: &str, label: &str, effect: OptionEffect, reach: &str, result: Value) -> Self {
-        Self {
-            option: RequestOption {
-                id: OptionId::from(id),
-                label: label.to_owned(),
-                effect,
-                reach: reach.to_owned(),
-            },
-            result,
-        }
-    }
-
-    /// Whether this version does not know what it does.
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.option.effect == OptionEffect::Other
-    }
-}
 
 /// The decisions that codex lists for a command, in its order; a set that every version knows if it lists none.
 pub(crate) fn offered(listed: Option<&Value>) -> Vec<Decision> {
@@ -251,8 +223,10 @@ pub(crate) fn permissions(asked: &Value) -> Vec<Decision> {
 
 /// The decisions of the two requests of older versions.
 pub(crate) fn legacy() -> Vec<Decision> {
-    let decision = |id: &str, label, effect, reach, word: Value| {
-        Decision::new(id, label, effect, reach, json!({"decision": word}))
+    let decision = |id: &str, label, effect, reach, word: Value| Decision {
+        // The only decision of codex that takes words.
+        words_at: (id == "denied").then_some("/decision/denied/rejection"),
+        ..Decision::new(id, label, effect, reach, json!({"decision": word}))
     };
     vec![
         decision(
@@ -284,25 +258,6 @@ pub(crate) fn legacy() -> Vec<Decision> {
             json!("abort"),
         ),
     ]
-}
-
-/// Words as a line for a shell: quoted where they hold anything that a shell would read otherwise.
-pub(crate) fn shell_line(words: &[String]) -> String {
-    words
-        .iter()
-        .map(|word| {
-            let plain = !word.is_empty()
-                && word
-                    .chars()
-                    .all(|c| c.is_alphanumeric() || "-_./:=@%+,".contains(c));
-            if plain {
-                word.clone()
-            } else {
-                format!("'{}'", word.replace('\'', "'\\''"))
-            }
-        })
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 #[cfg(test)]

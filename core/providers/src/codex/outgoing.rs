@@ -1,6 +1,7 @@
 //! What we send: one typed call per method that is used.
 
 use super::profile::Permissions;
+use crate::rpc::line;
 use pilothouse_domain::NativeId;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -233,13 +234,6 @@ fn with_model(mut params: Value, model: &Option<String>) -> Value {
         params["model"] = json!(model);
     }
     params
-}
-
-/// A line for codex: one JSON object and a line feed.
-pub(crate) fn line(frame: &Value) -> Vec<u8> {
-    let mut bytes = frame.to_string().into_bytes();
-    bytes.push(b'\n');
-    bytes
 }
 
 /// The line of a call.

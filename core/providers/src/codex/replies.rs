@@ -1,10 +1,9 @@
 //! Answers to our calls, typed. The texts of errors are those of codex 0.171.0: nothing but the text tells them apart.
 
-use super::{
+use super::{items, lineage::Lineage, outgoing::Call};
+use crate::rpc::{
+    CallFailure,
     frames::{RpcError, cut, list, text_of},
-    items,
-    lineage::Lineage,
-    outgoing::Call,
 };
 use pilothouse_domain::{
     ItemStatus, NativeId, ProviderEvent, ProviderEventKind,
@@ -118,13 +117,13 @@ pub enum CallError {
     Lost,
 }
 
-impl CallError {
-    /// As the error of a run.
-    pub fn run_error(&self, code: ErrorCode) -> RunError {
-        RunError {
-            code,
-            message: self.to_string(),
-        }
+impl CallFailure for CallError {
+    fn lost() -> Self {
+        Self::Lost
+    }
+
+    fn timeout(method: String, seconds: u64) -> Self {
+        Self::Timeout { method, seconds }
     }
 }
 

@@ -4,12 +4,11 @@
 //! Each request has its list of known fields. A field beyond it may matter to what is approved, so it forbids one-tap
 //! approval (`unknown_fields`).
 
-use super::{
-    answers::Answers,
-    elicitation,
-    frames::{cut, list, text_of, text_or_empty, texts},
-    items,
-    options::{self, Decision},
+use super::{elicitation, items, options};
+use crate::rpc::{
+    answers::{Answers, Decision, shell_line},
+    asked::Opened,
+    frames::{cut, has_unknown, list, text_of, text_or_empty, texts},
 };
 use pilothouse_domain::{
     NativeId, Subject,
@@ -39,19 +38,6 @@ pub(crate) enum Asked {
     },
 }
 
-/// A request that waits for a person.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Opened {
-    pub(crate) thread: NativeId,
-    /// `None`: the codec takes the turn that is going on, if any.
-    pub(crate) turn: Option<NativeId>,
-    pub(crate) item: Option<NativeId>,
-    pub(crate) kind: RequestKind,
-    pub(crate) subject: Subject,
-    pub(crate) unknown_fields: bool,
-    pub(crate) answers: Answers,
-}
-
 const PLACE: [&str; 4] = ["threadId", "turnId", "itemId", "startedAtMs"];
 const COMMAND: [&str; 11] = [
     "kind",
@@ -66,15 +52,6 @@ const COMMAND: [&str; 11] = [
     "proposedExecpolicyAmendment",
     "proposedNetworkPolicyAmendments",
 ];
-
-/// Whether an object has a field that is neither known nor null.
-fn has_unknown(value: &Value, known: &[&[&str]]) -> bool {
-    value.as_object().is_some_and(|object| {
-        object.iter().any(|(key, value)| {
-            !value.is_null() && !known.iter().any(|list| list.contains(&&**key))
-        })
-    })
-}
 
 /// Reads a request. `changes` gives what stands in a file-change item that was reported before.
 pub(crate) fn read(
@@ -198,7 +175,7 @@ fn command(params: &Value) -> Option<Opened> {
         kind: RequestKind::Command,
         subject,
         unknown_fields: unknown,
-        answers: Answers::decisions(decisions),
+        answers: Answers::Decisions(decisions),
     })
 }
 
@@ -230,7 +207,7 @@ fn file_change(
         kind: RequestKind::FileChange,
         subject,
         unknown_fields: has_unknown(params, &[&PLACE, &["reason", "grantRoot"]]),
-        answers: Answers::decisions(decisions),
+        answers: Answers::Decisions(decisions),
     })
 }
 
@@ -263,7 +240,7 @@ fn permissions(params: &Value) -> Option<Opened> {
         kind: RequestKind::Permission,
         subject,
         unknown_fields: unknown,
-        answers: Answers::decisions(decisions),
+        answers: Answers::Decisions(decisions),
     })
 }
 
@@ -324,7 +301,7 @@ fn legacy_command(params: &Value) -> Option<Opened> {
         kind: RequestKind::Command,
         subject: Subject {
             incomplete: words.is_empty(),
-            command: (!words.is_empty()).then(|| options::shell_line(&words)),
+            command: (!words.is_empty()).then(|| shell_line(&words)),
             cwd: text_of(params, "cwd"),
             reason: text_of(params, "reason"),
             options: decisions
@@ -345,7 +322,7 @@ fn legacy_command(params: &Value) -> Option<Opened> {
                 "parsedCmd",
             ]],
         ),
-        answers: Answers::decisions(decisions),
+        answers: Answers::Decisions(decisions),
     })
 }
 
@@ -379,7 +356,7 @@ fn legacy_patch(params: &Value) -> Option<Opened> {
                 "grantRoot",
             ]],
         ),
-        answers: Answers::decisions(decisions),
+        answers: Answers::Decisions(decisions),
     })
 }
 

@@ -19,7 +19,7 @@ pub use pid_file::{Recorded, kill_recorded};
 pub use redact::Redactor;
 pub use stderr::{STDERR_RING, StderrRing};
 
-use crate::contract::{Escalation, Launch};
+use crate::contract::{Escalation, Launch, StartError};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::{
     io,
@@ -113,6 +113,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BoundProcess {
+    /// [`BoundProcess::spawn`], with its failure said for a person.
+    ///
+    /// # Errors
+    /// [`StartError::Spawn`] if the working directory or the program is not there, or may not be used.
+    pub async fn start(launch: &Launch, arguments: &[&str]) -> Result<(Self, Pipes), StartError> {
+        let spawn_error = |problem: String| StartError::Spawn {
+            agent: launch.agent.clone(),
+            program: launch.command.first().cloned().unwrap_or_default(),
+            problem,
+        };
+        if !launch.cwd.is_dir() {
+            return Err(spawn_error(format!(
+                "its working directory {} is not there",
+                launch.cwd.display()
+            )));
+        }
+        Self::spawn(launch, arguments)
+            .await
+            .map_err(|error| spawn_error(error.to_string()))
+    }
+
     /// Starts a process as `launch` says, with `arguments` after its command.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
     reason = "a test says what it expects by failing"
 )]
 
+mod acp_codec;
 mod hostile;
 mod labels;
 mod misbehaving;

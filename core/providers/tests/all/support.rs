@@ -120,6 +120,7 @@ pub(crate) fn launch(command: &[&str], cwd: &Path) -> Launch {
         agent: "codex".into(),
         incarnation: Incarnation::from_bytes([7; 16]),
         command: command.iter().map(|&word| word.to_owned()).collect(),
+        modes: BTreeMap::new(),
         env: BTreeMap::new(),
         cwd: cwd.to_owned(),
         wrapper: Vec::new(),

@@ -1,14 +1,9 @@
-//! One running codex: its pipes, the calls that wait, the answers that are to be confirmed.
+//! One running agent: its pipes, the calls that wait, the answers that are to be confirmed.
 
-use super::{
-    codec::{Codec, Received},
-    driver::Deadlines,
-    outgoing::Call,
-    replies::{CallError, Reply},
-};
+use super::{CallFailure as _, Peer, Received};
 use crate::{
     contract::{EventSender, RuntimeEvents},
-    process::{BoundProcess, Exit},
+    process::{BoundProcess, Exit, StopTimers},
 };
 use pilothouse_domain::{
     Capabilities, Incarnation, NativeId, ProviderEvent, ProviderEventKind,
@@ -16,7 +11,6 @@ use pilothouse_domain::{
 };
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -30,7 +24,7 @@ use tokio::{
 const WRITE_QUEUE: usize = 1024;
 /// Bytes read at a time.
 const READ: usize = 64 * 1024;
-/// Unreadable lines in a row after which it is no codex that speaks.
+/// Unreadable lines in a row after which it is no agent of this family that speaks.
 pub(crate) const UNREADABLE_LIMIT: u32 = 1000;
 /// Events that are held back until the handshake is over.
 const HELD_EVENTS: usize = 4096;
@@ -48,56 +42,50 @@ struct Line {
     written: Option<oneshot::Sender<()>>,
 }
 
-#[derive(Default)]
-struct Waiting {
+struct Waiting<P: Peer> {
     /// The process has ended: nothing more is answered.
     closed: bool,
-    calls: BTreeMap<u64, oneshot::Sender<Result<Reply, CallError>>>,
+    calls: BTreeMap<u64, oneshot::Sender<Result<P::Reply, P::Error>>>,
     /// Answers given and not confirmed yet, by request.
     answers: BTreeMap<NativeId, oneshot::Sender<()>>,
 }
 
-/// What is known of a loaded conversation.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Loaded {
-    /// Where it should work, if codex resumed it elsewhere.
-    pub(crate) cwd: Option<PathBuf>,
-    /// Taken while a turn is being started, so that two cannot start at once.
-    pub(crate) starting: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// A running codex, shared by the contract's side and the tasks of its pipes.
-pub(crate) struct Session {
+/// A running agent, shared by the contract's side and the tasks of its pipes.
+pub(crate) struct Session<P: Peer> {
     pub(crate) process: BoundProcess,
-    pub(crate) codec: Mutex<Codec>,
+    pub(crate) codec: Mutex<P>,
     pub(crate) capabilities: Mutex<Capabilities>,
-    pub(crate) threads: Mutex<BTreeMap<NativeId, Loaded>>,
-    pub(crate) deadlines: Deadlines,
+    stop: StopTimers,
     incarnation: Incarnation,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Waiting<P>>,
     writer: mpsc::Sender<Line>,
     closing: watch::Sender<bool>,
 }
 
-impl Session {
+impl<P: Peer> Session<P> {
     /// Starts the tasks of the pipes. Events are held back until `ready` brings the first ones; if it is dropped, none is sent.
     pub(crate) fn start(
         process: BoundProcess,
         pipes: crate::process::Pipes,
+        codec: P,
+        capabilities: Capabilities,
         incarnation: Incarnation,
-        deadlines: Deadlines,
+        stop: StopTimers,
         events: EventSender,
         ready: oneshot::Receiver<Vec<ProviderEvent>>,
     ) -> Arc<Self> {
         let (writer, lines) = mpsc::channel(WRITE_QUEUE);
         let session = Arc::new(Self {
             process,
-            codec: Mutex::new(Codec::new()),
-            capabilities: Mutex::new(super::profile::capabilities()),
-            threads: Mutex::new(BTreeMap::new()),
-            deadlines,
+            codec: Mutex::new(codec),
+            capabilities: Mutex::new(capabilities),
+            stop,
             incarnation,
-            waiting: Mutex::new(Waiting::default()),
+            waiting: Mutex::new(Waiting {
+                closed: false,
+                calls: BTreeMap::new(),
+                answers: BTreeMap::new(),
+            }),
             writer,
             closing: watch::Sender::new(false),
         });
@@ -122,30 +110,31 @@ impl Session {
     }
 
     /// Makes a call and waits for its answer, at most `deadline`.
-    pub(crate) async fn call(&self, call: Call, deadline: Duration) -> Result<Reply, CallError> {
-        let method = call.method().to_owned();
+    pub(crate) async fn call(
+        &self,
+        call: P::Call,
+        deadline: Duration,
+    ) -> Result<P::Reply, P::Error> {
+        let method = P::method(&call).to_owned();
         let (answer, reply) = oneshot::channel();
         let (id, bytes) = lock(&self.codec).call(call);
         {
             let mut waiting = lock(&self.waiting);
             if waiting.closed {
-                return Err(CallError::Lost);
+                return Err(P::Error::lost());
             }
             waiting.calls.insert(id, answer);
         }
         let answered = async {
-            self.write(bytes).await.map_err(|()| CallError::Lost)?;
-            reply.await.unwrap_or(Err(CallError::Lost))
+            self.write(bytes).await.map_err(|()| P::Error::lost())?;
+            reply.await.unwrap_or_else(|_| Err(P::Error::lost()))
         };
         match tokio::time::timeout(deadline, answered).await {
             Ok(reply) => reply,
             Err(_) => {
                 lock(&self.codec).forget(id);
                 lock(&self.waiting).calls.remove(&id);
-                Err(CallError::Timeout {
-                    method,
-                    seconds: deadline.as_secs(),
-                })
+                Err(P::Error::timeout(method, deadline.as_secs()))
             }
         }
     }
@@ -172,7 +161,7 @@ impl Session {
         Some(confirmation)
     }
 
-    /// Closes codex' input, which ends it.
+    /// Closes the agent's input, which ends it.
     pub(crate) fn close_input(&self) {
         self.closing.send_replace(true);
     }
@@ -180,11 +169,11 @@ impl Session {
     /// Ends the process.
     pub(crate) async fn stop(&self) {
         self.close_input();
-        self.process.stop(self.deadlines.stop).await;
+        self.process.stop(self.stop).await;
     }
 }
 
-/// The writer's task: it owns codex' input.
+/// The writer's task: it owns the agent's input.
 async fn write_lines(
     mut stdin: ChildStdin,
     mut lines: mpsc::Receiver<Line>,
@@ -192,7 +181,7 @@ async fn write_lines(
 ) {
     loop {
         let line = tokio::select! {
-            // A line that codex does not take must not keep the input open.
+            // A line that the agent does not take must not keep the input open.
             _ = closing.wait_for(|closing| *closing) => return,
             line = lines.recv() => line,
         };
@@ -210,15 +199,15 @@ async fn write_lines(
     }
 }
 
-/// The reader's task: it owns codex' output and the event channel.
-struct Outlet {
-    session: Arc<Session>,
+/// The reader's task: it owns the agent's output and the event channel.
+struct Outlet<P: Peer> {
+    session: Arc<Session<P>>,
     events: EventSender,
     /// Events from before the end of the handshake.
     held: Option<Vec<ProviderEvent>>,
 }
 
-impl Outlet {
+impl<P: Peer> Outlet<P> {
     async fn run(
         mut self,
         mut stdout: ChildStdout,
@@ -265,7 +254,7 @@ impl Outlet {
         let stopped = *session.closing.borrow();
         let exit = match exit {
             Some(exit) => exit,
-            // It speaks no more, or nothing that is codex: it is of no use, and is ended.
+            // It speaks no more, or not its family's language: it is of no use, and is ended.
             None => {
                 session.stop().await;
                 session.process.exited().await
@@ -306,7 +295,10 @@ impl Outlet {
         } else if stopped {
             (LostReason::Stopped, "the host stopped it".to_owned())
         } else {
-            (LostReason::AgentExited, format!("codex ended: {exit}"))
+            (
+                LostReason::AgentExited,
+                format!("{} ended: {exit}", P::NAME),
+            )
         };
         let wrote = stderr.tail(STDERR_SHOWN);
         let detail = if wrote.is_empty() || reason == LostReason::Stopped {
@@ -321,7 +313,7 @@ impl Outlet {
     }
 
     /// Replies go before events: who waits for one may be the reader of the events.
-    async fn dispatch(&mut self, received: Vec<Received>) {
+    async fn dispatch(&mut self, received: Vec<Received<P::Reply, P::Error>>) {
         let mut events = Vec::new();
         for one in received {
             match one {
@@ -335,9 +327,12 @@ impl Outlet {
                         bytes,
                         written: None,
                     };
-                    // Waiting here while codex does not read its input could block both sides for ever.
+                    // Waiting here while the agent does not read its input could block both sides for ever.
                     if self.session.writer.try_send(line).is_err() {
-                        tracing::warn!("codex does not read its input; a refusal was dropped");
+                        tracing::warn!(
+                            "{} does not read its input; a refusal was dropped",
+                            P::NAME
+                        );
                     }
                 }
                 Received::Event(mut event) => {

@@ -5,12 +5,12 @@
 
 use serde_json::Value;
 
-/// Bytes of one line from codex; a longer one is skipped and reported.
+/// Bytes of one line from an agent; a longer one is skipped and reported.
 pub const FRAME_LIMIT: usize = 16 * 1024 * 1024;
 /// Bytes of a frame that are kept verbatim in an `Unknown` event.
 pub const RAW_LIMIT: usize = 4 * 1024;
 
-/// One line from codex.
+/// One line from an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Frame {
     /// Something that happened.
@@ -20,9 +20,9 @@ pub(crate) enum Frame {
         /// What it says; `Null` if it says nothing.
         params: Value,
     },
-    /// Something it asks of us. The id is codex's: it may be `0` and may equal one of ours.
+    /// Something it asks of us. The id is the agent's: it may be `0` and may equal one of ours.
     Request {
-        /// As codex wrote it, a number or a string.
+        /// As the agent wrote it, a number or a string.
         id: Value,
         /// Its name.
         method: String,
@@ -31,7 +31,7 @@ pub(crate) enum Frame {
     },
     /// The answer to a call of ours.
     Response {
-        /// Our number; `None` if codex named none of ours.
+        /// Our number; `None` if the agent named none of ours.
         id: Option<u64>,
         /// What it says.
         result: Result<Value, RpcError>,
@@ -57,8 +57,10 @@ pub(crate) enum Frame {
 pub(crate) struct RpcError {
     /// JSON-RPC's number; codex uses -32600 for nearly everything.
     pub(crate) code: i64,
-    /// Codex' words.
+    /// The agent's words.
     pub(crate) message: String,
+    /// More of it, as the agent likes; `Null` if there is none.
+    pub(crate) data: Value,
 }
 
 /// Cuts bytes into lines, holding at most [`FRAME_LIMIT`] of them.
@@ -177,12 +179,13 @@ pub(crate) fn parse(line: &[u8]) -> Frame {
         },
         (None, id) => {
             let id = id.and_then(|id| id.as_u64());
-            if let Some(error) = object.remove("error").filter(|error| !error.is_null()) {
+            if let Some(mut error) = object.remove("error").filter(|error| !error.is_null()) {
                 return Frame::Response {
                     id,
                     result: Err(RpcError {
                         code: error.get("code").and_then(Value::as_i64).unwrap_or(0),
                         message: text_of(&error, "message").unwrap_or_else(|| error.to_string()),
+                        data: error.get_mut("data").map(Value::take).unwrap_or_default(),
                     }),
                 };
             }
@@ -194,6 +197,47 @@ pub(crate) fn parse(line: &[u8]) -> Frame {
                 None => unreadable("neither a method nor a result nor an error".to_owned()),
             }
         }
+    }
+}
+
+/// What the beginning of a frame tells that was too long to be read.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Head {
+    /// Its id, if that stands before anything long.
+    pub(crate) id: Option<Value>,
+    /// Its method, if that stands before anything long.
+    pub(crate) method: Option<String>,
+}
+
+/// Reads the scalars with which a frame begins.
+pub(crate) fn head(raw: &str) -> Head {
+    let mut head = Head::default();
+    let Some(mut rest) = raw.trim_start().strip_prefix('{') else {
+        return head;
+    };
+    loop {
+        let mut key = serde_json::Deserializer::from_str(rest).into_iter::<String>();
+        let Some(Ok(name)) = key.next() else {
+            return head;
+        };
+        rest = rest[key.byte_offset()..].trim_start();
+        let Some(value) = rest.strip_prefix(':').map(str::trim_start) else {
+            return head;
+        };
+        if value.starts_with(['{', '[']) {
+            return head;
+        }
+        let mut scalar = serde_json::Deserializer::from_str(value).into_iter::<Value>();
+        match (name.as_str(), scalar.next()) {
+            ("id", Some(Ok(id))) => head.id = Some(id).filter(|id| !id.is_null()),
+            ("method", Some(Ok(Value::String(method)))) => head.method = Some(method),
+            (_, Some(Ok(_))) => {}
+            (_, _) => return head,
+        }
+        let Some(next) = value[scalar.byte_offset()..].trim_start().strip_prefix(',') else {
+            return head;
+        };
+        rest = next;
     }
 }
 
@@ -261,6 +305,15 @@ pub(crate) fn texts(value: &Value, key: &str) -> Vec<String> {
         .collect()
 }
 
+/// Whether an object has a field that is neither known nor null.
+pub(crate) fn has_unknown(value: &Value, known: &[&[&str]]) -> bool {
+    value.as_object().is_some_and(|object| {
+        object.iter().any(|(key, value)| {
+            !value.is_null() && !known.iter().any(|list| list.contains(&&**key))
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,6 +351,35 @@ mod tests {
             matches!(&out[0], Frame::Oversized { bytes: 100_000, raw } if raw.len() == RAW_LIMIT)
         );
         assert!(matches!(&out[1], Frame::Notification { method, .. } if method == "m"));
+    }
+
+    #[test]
+    fn the_beginning_of_a_frame_tells_what_it_is_whatever_the_order_of_its_keys() {
+        let id = |raw: &str| head(raw).id;
+        let method = |raw: &str| head(raw).method;
+        let asked = r#"{"jsonrpc": "2.0", "id": 0, "method": "a/b", "params": {"x": "yyyy"#;
+        assert_eq!(
+            (id(asked), method(asked)),
+            (Some(0.into()), Some("a/b".into()))
+        );
+        let asked = r#"{"method":"a","emittedAtMs":1,"id":"k","params":["#;
+        assert_eq!(
+            (id(asked), method(asked)),
+            (Some("k".into()), Some("a".into()))
+        );
+        let answered = r#"{"id":7,"result":{"x"#;
+        assert_eq!((id(answered), method(answered)), (Some(7.into()), None));
+        for nothing in [
+            "",
+            "[1",
+            "{",
+            "{\"id",
+            "{\"id\":1",
+            "xx",
+            "{\"a\":{\"id\":3}}",
+        ] {
+            assert_eq!(method(nothing), None, "{nothing}");
+        }
     }
 
     #[test]

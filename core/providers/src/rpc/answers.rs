@@ -1,8 +1,49 @@
-//! A person's answer as the result that codex takes.
+//! A person's answer as the result that the agent takes.
 
-use super::{elicitation::Form, options::Decision};
-use pilothouse_domain::{Answer, OptionId, Subject, request::QuestionReply};
+use super::form::Form;
+use pilothouse_domain::{
+    Answer, OptionId, Subject,
+    request::{OptionEffect, QuestionReply, RequestOption},
+};
 use serde_json::{Map, Value, json};
+
+/// An option and what is sent if it is chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decision {
+    /// As a person sees it.
+    pub(crate) option: RequestOption,
+    /// The result that goes to the agent.
+    pub(crate) result: Value,
+    /// Where in the result a person's words stand, as a JSON pointer, if the agent takes words with it.
+    pub(crate) words_at: Option<&'static str>,
+}
+
+impl Decision {
+    /// A decision that takes no words.
+    pub(crate) fn new(
+        id: &str,
+        label: &str,
+        effect: OptionEffect,
+        reach: &str,
+        result: Value,
+    ) -> Self {
+        Self {
+            option: RequestOption {
+                id: OptionId::from(id),
+                label: label.to_owned(),
+                effect,
+                reach: reach.to_owned(),
+            },
+            result,
+            words_at: None,
+        }
+    }
+
+    /// Whether this version does not know what it does.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.option.effect == OptionEffect::Other
+    }
+}
 
 /// What a pending request can be answered with.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,11 +60,18 @@ pub(crate) enum Answers {
 }
 
 impl Answers {
-    pub(crate) fn decisions(decisions: Vec<Decision>) -> Self {
-        Self::Decisions(decisions)
+    /// The options that a person sees, in order.
+    pub(crate) fn options(&self) -> Vec<RequestOption> {
+        match self {
+            Self::Questions => Vec::new(),
+            Self::Decisions(decisions) | Self::Form { decisions, .. } => decisions
+                .iter()
+                .map(|decision| decision.option.clone())
+                .collect(),
+        }
     }
 
-    /// The result for codex, or what is wrong with the answer.
+    /// The result for the agent, or what is wrong with the answer.
     pub(crate) fn result(&self, subject: &Subject, answer: &Answer) -> Result<Value, String> {
         match (self, answer) {
             (
@@ -75,13 +123,14 @@ fn choose(decisions: &[Decision], option: &OptionId, note: Option<&str>) -> Resu
                 known.join(", ")
             )
         })?;
-    match note {
-        None => Ok(decision.result.clone()),
-        // The only decision of codex that takes words.
-        Some(note) if option.as_str() == "denied" => {
-            Ok(json!({"decision": {"denied": {"rejection": note}}}))
+    let mut result = decision.result.clone();
+    let Some(note) = note else { return Ok(result) };
+    match decision.words_at.and_then(|at| result.pointer_mut(at)) {
+        Some(words) => {
+            *words = json!(note);
+            Ok(result)
         }
-        Some(_) => Err("codex takes no words with this decision".to_owned()),
+        None => Err("the agent takes no words with this decision".to_owned()),
     }
 }
 
@@ -113,6 +162,25 @@ fn words(subject: &Subject, reply: &QuestionReply) -> Result<Vec<String>, String
         words.push(text.clone());
     }
     Ok(words)
+}
+
+/// Words as a line for a shell: quoted where they hold anything that a shell would read otherwise.
+pub(crate) fn shell_line(words: &[String]) -> String {
+    words
+        .iter()
+        .map(|word| {
+            let plain = !word.is_empty()
+                && word
+                    .chars()
+                    .all(|c| c.is_alphanumeric() || "-_./:=@%+,".contains(c));
+            if plain {
+                word.clone()
+            } else {
+                format!("'{}'", word.replace('\'', "'\\''"))
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

@@ -1,0 +1,188 @@
+//! What is known of one conversation: its turn, the words being spoken, its tools, its settings.
+//!
+//! Everything is bounded: of the tools the oldest are forgotten, and a single one is held with at most the bytes of one frame.
+
+use super::{
+    settings::Settings,
+    tools::{self, Tool},
+};
+use crate::rpc::bounded::Bounded;
+use pilothouse_domain::{ItemContent, NativeId, item::TodoEntry, run::Usage};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Tools that are remembered.
+const TOOLS: usize = 256;
+/// Bytes of open tools that are remembered together; beyond, the oldest are given up.
+const HELD: usize = 16 * 1024 * 1024;
+/// Plans, compactions and the like that are remembered, each.
+pub(super) const NAMED: usize = 32;
+/// Bytes of a text that is collected because only its end is an item.
+pub(super) const COLLECTED: usize = 256 * 1024;
+
+/// Words that are being spoken.
+#[derive(Debug, Clone)]
+pub(super) struct Speaking {
+    pub(super) item: NativeId,
+    /// The kind of update and the message's id, if the agent gives one.
+    pub(super) said_as: (String, Option<String>),
+    /// With which it ends: empty for what was given on piece by piece.
+    pub(super) content: ItemContent,
+}
+
+/// One conversation of the process.
+#[derive(Debug, Clone)]
+pub(super) struct Conversation {
+    /// The turn that is going on.
+    pub(super) turn: Option<NativeId>,
+    /// The turn before.
+    pub(super) last: Option<NativeId>,
+    /// Being loaded: what the agent tells is its history.
+    pub(super) loading: bool,
+    pub(super) speaking: Option<Speaking>,
+    pub(super) settings: Settings,
+    pub(super) usage: Tokens,
+    /// Todo lists by the agent's id; most have only one, without an id.
+    pub(super) todos: BTreeMap<String, Vec<TodoEntry>>,
+    /// Items and collected texts of what has an id of the agent's own: plans in words, compactions.
+    pub(super) named: Bounded<(NativeId, String)>,
+    tools: Bounded<Tool>,
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        Self {
+            turn: None,
+            last: None,
+            loading: false,
+            speaking: None,
+            settings: Settings::default(),
+            usage: Tokens::default(),
+            todos: BTreeMap::new(),
+            named: Bounded::new(NAMED),
+            tools: Bounded::new(TOOLS),
+        }
+    }
+}
+
+impl Conversation {
+    pub(super) fn tool(&self, call: &NativeId) -> Option<&Tool> {
+        self.tools.get(call)
+    }
+
+    pub(super) fn tool_mut(&mut self, call: &NativeId) -> Option<&mut Tool> {
+        self.tools.get_mut(call)
+    }
+
+    /// Remembers a tool; gives back those that had to go for it while they were open.
+    pub(super) fn put_tool(&mut self, call: NativeId, tool: Tool) -> Vec<Tool> {
+        let mut gone: Vec<Tool> = self.tools.insert(call, tool).into_iter().collect();
+        while self.held() > HELD
+            && let Some(oldest) = self.tools.pop_oldest()
+        {
+            gone.push(oldest);
+        }
+        gone.retain(|tool| tool.opened && !tool.ended);
+        gone
+    }
+
+    /// The tool that a request must be about though it names another id.
+    pub(super) fn about(&self, asked: &Tool) -> Option<&Tool> {
+        let turn = self.turn.as_ref();
+        let mut fitting = self
+            .tools
+            .values()
+            .filter(|tool| tool.turn.as_ref() == turn && tools::is_about(tool, asked));
+        let found = fitting.next()?;
+        // Of two that would fit none is guessed.
+        fitting.next().is_none().then_some(found)
+    }
+
+    /// A person refused what was asked for a tool.
+    pub(super) fn declined(&mut self, item: &NativeId) {
+        if let Some(tool) = self.tools.values_mut().find(|tool| tool.item == *item) {
+            tool.declined = true;
+        }
+    }
+
+    /// Tools of a turn that were not ended.
+    pub(super) fn leave_open(&mut self, turn: &NativeId) -> Vec<(NativeId, ItemContent)> {
+        self.tools
+            .values_mut()
+            .filter(|tool| tool.turn.as_ref() == Some(turn) && tool.opened && !tool.ended)
+            .map(|tool| (tool.item.clone(), tool.unfinished()))
+            .collect()
+    }
+
+    /// Bytes held for tools.
+    pub(super) fn held(&self) -> usize {
+        self.tools.values().map(Tool::held).sum()
+    }
+}
+
+/// Tokens as far as the agent counts them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tokens {
+    /// Size of the model's context.
+    pub(super) window: Option<u64>,
+    /// Counted in passing during the turn, for agents that give no sum at its end.
+    pub(super) in_passing: Usage,
+    /// The sum at the end of the turn before.
+    before: Usage,
+}
+
+impl Tokens {
+    /// Adds what a piece of the turn took.
+    pub(super) fn add(&mut self, told: &Value) {
+        let told = tokens(told);
+        let sum = &mut self.in_passing;
+        sum.input = sum.input.saturating_add(told.input);
+        sum.cached_input = sum.cached_input.saturating_add(told.cached_input);
+        sum.output = sum.output.saturating_add(told.output);
+        sum.reasoning = sum.reasoning.saturating_add(told.reasoning);
+    }
+
+    /// The turn's tokens as its end tells them; `adds_up` if the agent counts over the whole conversation.
+    pub(super) fn of_turn(&mut self, end: &Value, adds_up: bool) -> Option<Usage> {
+        let in_passing = std::mem::take(&mut self.in_passing);
+        let quota = || end.get("_meta")?.get("quota")?.get("token_count");
+        let told = end
+            .get("usage")
+            .filter(|usage| usage.is_object())
+            .or_else(|| quota().filter(|usage| usage.is_object()));
+        let mut usage = match told {
+            Some(told) if adds_up => {
+                let total = tokens(told);
+                let before = std::mem::replace(&mut self.before, total);
+                Usage {
+                    input: total.input.saturating_sub(before.input),
+                    cached_input: total.cached_input.saturating_sub(before.cached_input),
+                    output: total.output.saturating_sub(before.output),
+                    reasoning: total.reasoning.saturating_sub(before.reasoning),
+                    context_window: None,
+                }
+            }
+            Some(told) => tokens(told),
+            None if in_passing != Usage::default() => in_passing,
+            None => return None,
+        };
+        usage.context_window = self.window;
+        Some(usage)
+    }
+}
+
+fn tokens(told: &Value) -> Usage {
+    let count = |keys: [&str; 2]| {
+        keys.iter()
+            .find_map(|key| told.get(*key).and_then(Value::as_u64))
+            .unwrap_or(0)
+    };
+    let cached = count(["cachedReadTokens", "cached_input_tokens"]);
+    Usage {
+        input: count(["inputTokens", "input_tokens"]),
+        cached_input: cached,
+        output: count(["outputTokens", "output_tokens"]),
+        reasoning: count(["thoughtTokens", "reasoning_output_tokens"]),
+        context_window: None,
+    }
+}

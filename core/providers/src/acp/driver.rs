@@ -1,0 +1,618 @@
+//! The thin driver: the adapter contract over one [`Session`].
+
+use super::{
+    codec::Codec,
+    outgoing::{Call, PROTOCOL},
+    profile,
+    replies::{CallError, Hello, Reply},
+    settings::{Choices, EFFORT, MODE, MODEL, Settings},
+};
+use crate::{
+    contract::{
+        AgentRuntime, Escalation, EventSender, History, InterruptError, Interrupting, Launch,
+        OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, SendError,
+        SendTurn, StartError, Steering, TurnAccepted,
+    },
+    process::{BoundProcess, StopTimers},
+    rpc::{
+        CallFailure as _,
+        asked::AnswerProblem,
+        date,
+        session::{STDERR_SHOWN, Session, lock},
+    },
+};
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{
+    AgentName, Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    provider_event::NativePlace,
+    request::AnswerDelivery,
+    run::{ErrorCode, RunError},
+    thread::Selection,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+use tokio::sync::oneshot;
+
+/// Values that are named in a refusal.
+const NAMED_VALUES: usize = 8;
+
+/// How long an agent may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// For its handshake. The slowest measured took 7 s at its first start.
+    pub handshake: Duration,
+    /// For an ordinary call.
+    pub call: Duration,
+    /// For taking a line, before its input counts as stuck.
+    pub write: Duration,
+    /// For ending.
+    pub stop: StopTimers,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(60),
+            call: Duration::from_secs(60),
+            write: Duration::from_secs(10),
+            stop: StopTimers::default(),
+        }
+    }
+}
+
+/// The ACP family.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AcpAdapter {
+    deadlines: Deadlines,
+}
+
+impl AcpAdapter {
+    /// With the usual deadlines.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With other deadlines.
+    pub fn with_deadlines(deadlines: Deadlines) -> Self {
+        Self { deadlines }
+    }
+
+    async fn start_session(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> Result<Arc<dyn AgentRuntime>, StartError> {
+        let (process, pipes) = BoundProcess::start(&launch, &[]).await?;
+        let (ready, first) = oneshot::channel();
+        let session = Session::start(
+            process,
+            pipes,
+            Codec::new(&launch.incarnation.to_string()),
+            profile::capabilities(),
+            launch.incarnation,
+            self.deadlines.stop,
+            events,
+            first,
+        );
+        // From here on dropping it, also by cancelling this start, kills the process.
+        let mut runtime = AcpRuntime {
+            session,
+            deadlines: self.deadlines,
+            hello: Hello::default(),
+            modes: launch.modes,
+            starting: tokio::sync::Mutex::default(),
+        };
+        match runtime.handshake().await {
+            Ok(first_events) => {
+                // If the reader is gone, the process is, and the first call will say so.
+                let _ = ready.send(first_events);
+                Ok(Arc::new(runtime))
+            }
+            Err(error) => {
+                drop(ready);
+                runtime.session.stop().await;
+                Err(runtime.handshake_error(&launch.agent, error).await)
+            }
+        }
+    }
+}
+
+impl ProviderAdapter for AcpAdapter {
+    fn family(&self) -> &'static str {
+        "acp"
+    }
+
+    fn profile(&self) -> Capabilities {
+        profile::capabilities()
+    }
+
+    /// Which of them an agent has is known when it runs: another is refused before anything is sent.
+    fn modes(&self) -> Vec<Mode> {
+        Mode::ALL.to_vec()
+    }
+
+    fn sharing(&self) -> ProcessSharing {
+        ProcessSharing::PerThread
+    }
+
+    fn start(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        Box::pin(self.start_session(launch, events))
+    }
+}
+
+/// A running agent.
+struct AcpRuntime {
+    session: Arc<Session<Codec>>,
+    deadlines: Deadlines,
+    hello: Hello,
+    /// How our modes are said to it, as the person configured.
+    modes: std::collections::BTreeMap<Mode, String>,
+    /// Taken while a turn is being started, so that two cannot start at once.
+    starting: tokio::sync::Mutex<()>,
+}
+
+impl Drop for AcpRuntime {
+    fn drop(&mut self) {
+        let _ = self.session.process.escalate(Escalation::Kill);
+    }
+}
+
+/// What is to be set before a turn: an option by its category or id, and its value.
+type Wish = (String, String);
+
+impl AcpRuntime {
+    async fn handshake(&mut self) -> Result<Vec<ProviderEvent>, String> {
+        let hello = Call::Initialize {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let reply = self.session.call(hello, self.deadlines.handshake).await;
+        let hello = match reply {
+            Ok(Reply::Initialized(hello)) => *hello,
+            Ok(_) => return Err("its answer to initialize is none".to_owned()),
+            Err(CallError::Lost) => {
+                return Err(format!(
+                    "it ended ({})",
+                    self.session.process.exited().await
+                ));
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        if hello.protocol != PROTOCOL {
+            return Err(format!(
+                "it speaks version {} of the Agent Client Protocol, and this version of Pilothouse only {PROTOCOL}",
+                hello.protocol
+            ));
+        }
+        let today = date::day(SystemTime::now());
+        let capabilities = profile::capabilities_of(&hello, &today);
+        *lock(&self.session.capabilities) = capabilities.clone();
+        let mut diagnostics = Vec::new();
+        match profile::measured_version(&hello.name) {
+            Some(version) if version != hello.version => diagnostics.push(format!(
+                "{} {} runs; what it does was measured with {version}",
+                hello.name, hello.version
+            )),
+            Some(_) => {}
+            None => diagnostics.push(format!(
+                "nobody measured the agent `{}` {}: which of its modes asks is its own affair, unless host.toml says it",
+                hello.name, hello.version
+            )),
+        }
+        let version = hello.version.clone();
+        self.hello = hello;
+        let at_process = |kind| ProviderEvent {
+            place: NativePlace::default(),
+            kind,
+        };
+        Ok(std::iter::once(ProviderEventKind::SessionReady {
+            incarnation: self.session.incarnation(),
+            version,
+            capabilities,
+        })
+        .chain(
+            diagnostics
+                .into_iter()
+                .map(|message| ProviderEventKind::Diagnostic { message }),
+        )
+        .map(at_process)
+        .collect())
+    }
+
+    async fn handshake_error(&self, agent: &AgentName, problem: String) -> StartError {
+        let stderr = self.session.process.stderr();
+        stderr.finished(Duration::from_millis(500)).await;
+        StartError::Handshake {
+            agent: agent.clone(),
+            problem,
+            stderr: stderr.tail(STDERR_SHOWN),
+        }
+    }
+
+    async fn open(&self, open: OpenThread) -> Result<NativeId, OpenError> {
+        let refused = |code, message| OpenError::Refused {
+            error: RunError { code, message },
+        };
+        if !open.cwd.is_dir() {
+            return Err(refused(
+                ErrorCode::Start,
+                format!("the workspace {} is not there", open.cwd.display()),
+            ));
+        }
+        let cwd = open.cwd.clone();
+        let call = match &open.resume {
+            None => Call::New { cwd },
+            // What is told again is passed over; hermes makes a new conversation of one that it cannot resume.
+            Some(session) if self.hello.load => Call::Load {
+                session: session.clone(),
+                cwd,
+            },
+            Some(session) if self.hello.resume => Call::Resume {
+                session: session.clone(),
+                cwd,
+            },
+            Some(_) => {
+                return Err(refused(
+                    ErrorCode::Resume,
+                    format!(
+                        "{} cannot take up a conversation again; start a new thread to go on",
+                        self.name()
+                    ),
+                ));
+            }
+        };
+        let session = match self.session.call(call, self.deadlines.call).await {
+            Ok(Reply::Session { session, empty, .. }) => {
+                if let Some(thread) = &open.resume
+                    && empty
+                    && profile::quirks(&self.hello.name).empty_load
+                {
+                    return Err(OpenError::NotFound {
+                        thread: thread.clone(),
+                    });
+                }
+                session
+            }
+            Ok(_) => {
+                return Err(refused(
+                    ErrorCode::Protocol,
+                    "the agent answered with something else than a conversation".to_owned(),
+                ));
+            }
+            Err(error) => return Err(self.open_error(error, open.resume.as_ref())),
+        };
+        match self.select(&session, &open.selection).await {
+            Ok(()) => Ok(session),
+            Err(CallError::Lost) => Err(OpenError::Lost),
+            Err(error) => Err(refused(ErrorCode::Start, error.to_string())),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self.hello.name.as_str() {
+            "" => "the agent",
+            name => name,
+        }
+    }
+
+    fn open_error(&self, error: CallError, thread: Option<&NativeId>) -> OpenError {
+        match (error, thread) {
+            (CallError::NoConversation { .. }, Some(thread)) => OpenError::NotFound {
+                thread: thread.clone(),
+            },
+            (CallError::Lost, _) => OpenError::Lost,
+            (CallError::SignIn { message }, _) => OpenError::Refused {
+                error: self.sign_in(&message),
+            },
+            (error, Some(_)) => OpenError::Refused {
+                error: error.run_error(ErrorCode::Resume),
+            },
+            (error, None) => OpenError::Refused {
+                error: error.run_error(ErrorCode::Start),
+            },
+        }
+    }
+
+    /// A sign-in is the person's, at the host: its ways are named, none is tried.
+    fn sign_in(&self, message: &str) -> RunError {
+        let ways = match &self.hello.sign_in[..] {
+            [] => "it names no way to do so".to_owned(),
+            ways => format!("its ways: {}", ways.join("; ")),
+        };
+        RunError {
+            code: ErrorCode::SignIn,
+            message: format!(
+                "{} needs a sign-in on the host ({message}); {ways}",
+                self.name()
+            ),
+        }
+    }
+
+    /// Sets what the thread's selection names and the conversation is not set to already, and makes sure of it.
+    async fn select(&self, session: &NativeId, selection: &Selection) -> Result<(), CallError> {
+        for (what, value) in self.wishes(session, selection)? {
+            let settings = lock(&self.session.codec).settings(session);
+            let Some(choices) = settings.choices(&what) else {
+                return Err(CallError::Refused {
+                    code: 0,
+                    message: format!("{} has no setting `{what}`", self.name()),
+                });
+            };
+            if choices.current == value {
+                continue;
+            }
+            if !choices.values.is_empty() && !choices.values.contains(&value) {
+                return Err(CallError::Refused {
+                    code: 0,
+                    message: format!(
+                        "`{value}` is no {what} of {}; it has {}",
+                        self.name(),
+                        named(choices)
+                    ),
+                });
+            }
+            self.set(session, &what, &value, &settings).await?;
+            let now = lock(&self.session.codec).settings(session);
+            if now
+                .choices(&what)
+                .is_some_and(|choices| choices.current != value)
+            {
+                return Err(CallError::Refused {
+                    code: 0,
+                    message: format!(
+                        "{} was told to set {what} to `{value}` and did not",
+                        self.name()
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn set(
+        &self,
+        session: &NativeId,
+        what: &str,
+        value: &str,
+        settings: &Settings,
+    ) -> Result<(), CallError> {
+        let call = match settings.option(what) {
+            Some(option) => Call::SetConfig {
+                session: session.clone(),
+                config: option.id.clone(),
+                value: value.to_owned(),
+            },
+            None if what == MODE => Call::SetMode {
+                session: session.clone(),
+                mode: value.to_owned(),
+            },
+            None => Call::SetModel {
+                session: session.clone(),
+                model: value.to_owned(),
+            },
+        };
+        let told = matches!(call, Call::SetConfig { .. });
+        self.session.call(call, self.deadlines.call).await?;
+        if !told {
+            // These two are answered with nothing but that they were taken.
+            lock(&self.session.codec).set(session, |settings| match what {
+                MODE => settings.mode_is(value),
+                _ => settings.model_is(value),
+            });
+        }
+        Ok(())
+    }
+
+    /// What the selection wants, in the agent's words.
+    fn wishes(&self, session: &NativeId, selection: &Selection) -> Result<Vec<Wish>, CallError> {
+        let mut wishes = match self.modes.get(&selection.mode) {
+            Some(mode) => vec![(MODE.to_owned(), mode.clone())],
+            None => match profile::mode(&self.hello.name, selection.mode) {
+                Some(wishes) => wishes,
+                // An agent that nobody measured stays as it is: what it does by default is what its person set.
+                None if selection.mode == Mode::Ask => Vec::new(),
+                None => return Err(self.no_such_mode(session, selection.mode)),
+            },
+        };
+        wishes.extend(
+            selection
+                .model
+                .clone()
+                .map(|model| (MODEL.to_owned(), model)),
+        );
+        wishes.extend(
+            selection
+                .effort
+                .clone()
+                .map(|effort| (EFFORT.to_owned(), effort)),
+        );
+        Ok(wishes)
+    }
+
+    fn no_such_mode(&self, session: &NativeId, mode: Mode) -> CallError {
+        let settings = lock(&self.session.codec).settings(session);
+        let its_own = match settings.choices(MODE) {
+            Some(choices) => format!("it has {}", named(choices)),
+            None => "it has none".to_owned(),
+        };
+        CallError::Refused {
+            code: 0,
+            message: format!(
+                "no mode of {} is known that means `{}`; {its_own}. Choose another mode, or name it in host.toml: modes = {{ {} = \"…\" }}",
+                self.name(),
+                mode.name(),
+                mode.name()
+            ),
+        }
+    }
+
+    async fn send(&self, send: SendTurn) -> Result<TurnAccepted, SendError> {
+        let refused = |code, message: String| SendError::Refused {
+            error: RunError { code, message },
+        };
+        if let Some(attachment) = send.attachments.first() {
+            return Err(refused(
+                ErrorCode::Agent,
+                format!(
+                    "`{}` cannot be sent: attachments are not handed to ACP agents yet",
+                    attachment.name
+                ),
+            ));
+        }
+        let _starting = self.starting.lock().await;
+        let gone = || {
+            refused(
+                ErrorCode::RuntimeLost,
+                "the agent's process has ended; nothing was sent".to_owned(),
+            )
+        };
+        if self.session.is_over() {
+            return Err(gone());
+        }
+        if lock(&self.session.codec)
+            .active_turn(&send.thread)
+            .is_some()
+        {
+            return Err(SendError::Busy);
+        }
+        match self.select(&send.thread, &send.selection).await {
+            Ok(()) => {}
+            Err(CallError::Lost) => return Err(gone()),
+            Err(CallError::SignIn { message }) => {
+                return Err(SendError::Refused {
+                    error: self.sign_in(&message),
+                });
+            }
+            Err(error) => return Err(refused(ErrorCode::Agent, error.to_string())),
+        }
+        let begun = lock(&self.session.codec).prompt(&send.thread, send.text);
+        let Some((turn, line)) = begun else {
+            return Err(SendError::Busy);
+        };
+        match self.write(line).await {
+            Ok(()) => Ok(TurnAccepted { turn: Some(turn) }),
+            Err(()) => Err(SendError::Unknown),
+        }
+    }
+
+    /// Writes lines and waits until the pipe has them.
+    async fn write(&self, lines: Vec<u8>) -> Result<(), ()> {
+        tokio::time::timeout(self.deadlines.write, self.session.write(lines))
+            .await
+            .unwrap_or(Err(()))
+    }
+
+    async fn give(&self, response: Response) -> Result<AnswerDelivery, RespondError> {
+        let line = {
+            let mut codec = lock(&self.session.codec);
+            if !codec.is_same_request(
+                &response.request,
+                &response.thread,
+                response.kind,
+                &response.subject,
+            ) {
+                return Err(if self.session.process.has_exited() {
+                    RespondError::Lost
+                } else {
+                    RespondError::NotPending
+                });
+            }
+            codec
+                .answer(&response.request, &response.answer)
+                .map_err(|problem| match problem {
+                    AnswerProblem::NotPending { .. } => RespondError::NotPending,
+                    AnswerProblem::Unfit { problem } => RespondError::Unfit { problem },
+                })?
+        };
+        match self.write(line).await {
+            Ok(()) => Ok(AnswerDelivery::Written),
+            Err(()) => Err(RespondError::Lost),
+        }
+    }
+
+    async fn stop_turn(&self, thread: NativeId, turn: NativeId) -> Result<(), InterruptError> {
+        let lines = lock(&self.session.codec).cancel(&thread, &turn);
+        let Some(lines) = lines else {
+            return Err(InterruptError::TurnEnded);
+        };
+        match self.write(lines).await {
+            Ok(()) => Ok(()),
+            Err(()) if self.session.is_over() => Err(InterruptError::Lost),
+            Err(()) => Err(InterruptError::NotTaken {
+                problem: "it does not read its input".to_owned(),
+            }),
+        }
+    }
+}
+
+/// What can be chosen, for a person.
+fn named(choices: &Choices) -> String {
+    let mut named: Vec<_> = choices
+        .values
+        .iter()
+        .take(NAMED_VALUES)
+        .map(|value| format!("`{value}`"))
+        .collect();
+    if choices.values.len() > NAMED_VALUES {
+        named.push(format!("{} more", choices.values.len() - NAMED_VALUES));
+    }
+    named.join(", ")
+}
+
+impl AgentRuntime for AcpRuntime {
+    fn capabilities(&self) -> Capabilities {
+        lock(&self.session.capabilities).clone()
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        (!self.session.process.has_exited()).then(|| self.session.process.id())
+    }
+
+    fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
+        Box::pin(self.open(open))
+    }
+
+    fn send_turn(&self, send: SendTurn) -> BoxFuture<'_, Result<TurnAccepted, SendError>> {
+        Box::pin(self.send(send))
+    }
+
+    fn respond(&self, response: Response) -> BoxFuture<'_, Result<AnswerDelivery, RespondError>> {
+        Box::pin(self.give(response))
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.session.stop())
+    }
+
+    fn signal(&self, signal: Escalation) -> std::io::Result<()> {
+        self.session.process.escalate(signal)
+    }
+
+    fn steering(&self) -> Option<&dyn Steering> {
+        None
+    }
+
+    fn interrupting(&self) -> Option<&dyn Interrupting> {
+        Some(self)
+    }
+
+    /// What is told when a conversation is loaded has no ids that could be told from what was told before.
+    fn history(&self) -> Option<&dyn History> {
+        None
+    }
+}
+
+impl Interrupting for AcpRuntime {
+    fn interrupt(
+        &self,
+        thread: NativeId,
+        turn: NativeId,
+    ) -> BoxFuture<'_, Result<(), InterruptError>> {
+        Box::pin(self.stop_turn(thread, turn))
+    }
+}

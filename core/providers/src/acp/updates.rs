@@ -1,0 +1,628 @@
+//! `session/update` and other notifications: each known kind becomes events, or stands in [`PASSED_OVER`] with its reason;
+//! any other is shown as it is.
+
+use super::{
+    codec::{Codec, Received},
+    content,
+    conversation::{COLLECTED, NAMED, Speaking},
+    settings::Settings,
+    tools::{Piece, Tool},
+};
+use crate::rpc::{
+    event,
+    frames::{RAW_LIMIT, cut, text_of, text_or_empty},
+};
+use pilothouse_domain::{
+    Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
+    item::{TodoEntry, TodoStatus},
+    provider::TurnStatus,
+    run::{ErrorCode, RunError},
+};
+use serde_json::Value;
+
+/// What a notification or request becomes that no timeline needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// A line in the host's log.
+    Diagnostic,
+    /// Nothing.
+    Nothing,
+}
+
+/// Updates, notifications and requests that are passed over, each with the reason. Requests are refused all the same.
+pub const PASSED_OVER: &[(&str, Passed, &str)] = &[
+    (
+        "session/update available_commands_update",
+        Passed::Nothing,
+        "commands of the agent's own prompt",
+    ),
+    (
+        "session/update session_info_update",
+        Passed::Nothing,
+        "the agent's own title and state of the conversation",
+    ),
+    (
+        "session/update prompt_suggestions_update",
+        Passed::Nothing,
+        "proposals for a next message; not asked for",
+    ),
+    (
+        "_auth/status_update",
+        Passed::Diagnostic,
+        "the state of the agent's sign-in (claude-agent-acp, codex-acp)",
+    ),
+    (
+        "qwen/notify/session/prompt-suggestion",
+        Passed::Nothing,
+        "a proposal for a next message",
+    ),
+    (
+        "craft/drainMidTurnQueue",
+        Passed::Nothing,
+        "qwen asks after each batch of tools for messages to put into the turn; steering waits in our queue",
+    ),
+];
+
+/// How a method or kind of update is passed over, if it is.
+pub(super) fn passed_over(name: &str) -> Option<Passed> {
+    PASSED_OVER
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .map(|(_, passed, _)| *passed)
+}
+
+/// Methods of the protocol that a client may offer and this one does not.
+pub(super) fn is_unoffered(method: &str) -> bool {
+    method.starts_with("fs/") || method.starts_with("terminal/")
+}
+
+/// Reads `session/update`.
+pub(super) fn read(codec: &mut Codec, params: &Value, out: &mut Vec<Received>) {
+    let update = params.get("update").unwrap_or(&Value::Null);
+    let kind = text_of(update, "sessionUpdate");
+    let (Some(session), Some(kind)) = (codec.session_of(params), kind) else {
+        let raw = cut(&params.to_string(), RAW_LIMIT);
+        codec.unknown(
+            params,
+            "session/update that names no kind".to_owned(),
+            raw,
+            out,
+        );
+        return;
+    };
+    if settings(codec, &session, &kind, update, out) {
+        return;
+    }
+    if codec.conversation(&session).loading {
+        // Its history: it was told when it happened.
+        return;
+    }
+    if understood(codec, &session, &kind, update, out).is_some() {
+        return;
+    }
+    let label = cut(&format!("session/update {kind}"), 120);
+    match passed_over(&label) {
+        Some(_) => {}
+        None => {
+            let raw = cut(&update.to_string(), RAW_LIMIT);
+            let place = codec.place(&session);
+            event(out, place, ProviderEventKind::Unknown { label, raw });
+        }
+    }
+}
+
+/// Notifications that are no update.
+pub(super) fn other(codec: &mut Codec, method: &str, params: &Value, out: &mut Vec<Received>) {
+    let mode = || text_of(params, "currentModeId");
+    if method == "qwen/notify/session/mode-update"
+        && let (Some(session), Some(mode)) = (codec.session_of(params), mode())
+    {
+        mode_changed(codec, &session, &mode, out);
+        return;
+    }
+    let raw = cut(&params.to_string(), RAW_LIMIT);
+    match passed_over(method) {
+        Some(Passed::Nothing) => {}
+        Some(Passed::Diagnostic) => {
+            let message = format!("{method}: {}", cut(&raw, 512));
+            let place = codec
+                .session_of(params)
+                .map(|session| codec.place(&session))
+                .unwrap_or_default();
+            event(out, place, ProviderEventKind::Diagnostic { message });
+        }
+        None => codec.unknown(params, cut(method, 120), raw, out),
+    }
+}
+
+/// Updates of what a conversation is set to; they hold while it is being loaded, too.
+fn settings(
+    codec: &mut Codec,
+    session: &NativeId,
+    kind: &str,
+    update: &Value,
+    out: &mut Vec<Received>,
+) -> bool {
+    match kind {
+        "current_mode_update" => {
+            let Some(mode) = text_of(update, "currentModeId") else {
+                return false;
+            };
+            mode_changed(codec, session, &mode, out);
+        }
+        "config_option_update" => {
+            let mut told = Settings::default();
+            told.learn(update);
+            codec.set(session, |settings| settings.options = told.options);
+        }
+        "usage_update" => {
+            let size = update.get("size").and_then(Value::as_u64);
+            codec.conversation(session).usage.window = size.filter(|size| *size > 0);
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn mode_changed(codec: &mut Codec, session: &NativeId, mode: &str, out: &mut Vec<Received>) {
+    codec.set(session, |settings| settings.mode_is(mode));
+    let message = format!("the agent's mode is now `{}`", cut(mode, 200));
+    let place = codec.place(session);
+    event(out, place, ProviderEventKind::Diagnostic { message });
+}
+
+/// `None` if the update is not known, or lacks what makes it one of its kind.
+fn understood(
+    codec: &mut Codec,
+    session: &NativeId,
+    kind: &str,
+    update: &Value,
+    out: &mut Vec<Received>,
+) -> Option<()> {
+    match kind {
+        "agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk" => {
+            if let Some(told) = update.get("_meta").and_then(|meta| meta.get("usage")) {
+                codec.conversation(session).usage.add(told);
+            }
+            let text = content::texts(update.get("content")?);
+            if !is_said_mode(codec, session, kind, &text) {
+                speak(
+                    codec,
+                    session,
+                    kind,
+                    text_of(update, "messageId"),
+                    &text,
+                    out,
+                );
+            }
+        }
+        "tool_call" | "tool_call_update" => {
+            let call = NativeId(cut(&text_of(update, "toolCallId")?, 512));
+            tool(codec, session, call, update, kind == "tool_call", out);
+        }
+        "plan" => {
+            let entries = todos(update.get("entries")?);
+            todo_list(codec, session, String::new(), Some(entries), out);
+        }
+        "plan_update" => plan_update(codec, session, update.get("plan")?, out)?,
+        "plan_removed" => {
+            let id = text_of(update, "planId")?;
+            todo_list(codec, session, id, None, out);
+        }
+        "notice" => notice(codec, session, update, out)?,
+        "compaction_update" => compaction(codec, session, update, out)?,
+        "compaction_summary_chunk" => {
+            let id = NativeId(format!("compaction {}", text_of(update, "compactionId")?));
+            let more = content::texts(update.get("content")?);
+            named(codec, session, &id, |text| collect(text, &more));
+        }
+        "subagent_update" => subagent(codec, session, update, out)?,
+        "session_message" | "session_message_chunk" => {
+            let words = content::texts(update.get("content")?);
+            let label = "message between agents".to_owned();
+            let raw = cut(&words, RAW_LIMIT);
+            let place = codec.place(session);
+            event(out, place, ProviderEventKind::Unknown { label, raw });
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// gemini says a change of its mode as if it were its answer.
+fn is_said_mode(codec: &mut Codec, session: &NativeId, kind: &str, text: &str) -> bool {
+    if !codec.quirks.says_mode || kind != "agent_message_chunk" {
+        return false;
+    }
+    let Some(mode) = text.strip_prefix("[MODE_UPDATE] ") else {
+        return false;
+    };
+    codec.set(session, |settings| settings.mode_is(mode));
+    true
+}
+
+/// Words are given on piece by piece while a turn goes on. A message ends where other words or a tool begin.
+fn speak(
+    codec: &mut Codec,
+    session: &NativeId,
+    kind: &str,
+    message: Option<String>,
+    text: &str,
+    out: &mut Vec<Received>,
+) {
+    if text.is_empty() {
+        return;
+    }
+    let said_as = (kind.to_owned(), message);
+    let is_child = codec.children.contains(session);
+    let known = codec.conversation(session);
+    let in_turn = known.turn.is_some() || is_child;
+    let goes_on = known
+        .speaking
+        .as_ref()
+        .is_some_and(|speaking| speaking.said_as == said_as);
+    if !goes_on {
+        codec.hush(session, out);
+        let item = NativeId(codec.mint("text"));
+        let empty = Body::default();
+        let content = match kind {
+            "agent_message_chunk" => ItemContent::AssistantMessage { text: empty },
+            "agent_thought_chunk" => ItemContent::Reasoning { text: empty },
+            _ => ItemContent::UserMessage {
+                message: None,
+                text: empty,
+                attachments: Vec::new(),
+            },
+        };
+        codec.conversation(session).speaking = Some(Speaking {
+            item,
+            said_as,
+            content,
+        });
+    }
+    let place = codec.place(session);
+    let Some(speaking) = &mut codec.conversation(session).speaking else {
+        return;
+    };
+    let item = speaking.item.clone();
+    match &mut speaking.content {
+        // A person's words become an item when they are whole.
+        ItemContent::UserMessage {
+            text: Body::Inline(words),
+            ..
+        } => collect(words, text),
+        // Between two turns nothing says when words end: they are closed at each piece.
+        ItemContent::AssistantMessage {
+            text: Body::Inline(words),
+        }
+        | ItemContent::Reasoning {
+            text: Body::Inline(words),
+        } if !in_turn => {
+            collect(words, text);
+            let kind = ProviderEventKind::ItemClosed {
+                item,
+                status: ItemStatus::Completed,
+                content: speaking.content.clone(),
+                client_id: None,
+            };
+            event(out, place, kind);
+        }
+        shape => {
+            let kind = ProviderEventKind::ItemAppended {
+                item,
+                text: text.to_owned(),
+                shape: Box::new(shape.clone()),
+            };
+            event(out, place, kind);
+        }
+    }
+}
+
+fn collect(words: &mut String, more: &str) {
+    let room = COLLECTED.saturating_sub(words.len());
+    words.push_str(&cut(more, room));
+}
+
+fn tool(
+    codec: &mut Codec,
+    session: &NativeId,
+    call: NativeId,
+    told: &Value,
+    announces: bool,
+    out: &mut Vec<Received>,
+) {
+    let place = codec.place(session);
+    let known = codec.conversation(session);
+    let going = known.turn.clone();
+    // An id that comes again after its tool has ended, in another turn, is another tool's.
+    let again = known
+        .tool(&call)
+        .is_some_and(|tool| announces && tool.ended && tool.turn != going);
+    if again || known.tool(&call).is_none() {
+        let item = NativeId(codec.mint("tool"));
+        let tool = Tool::new(item, place.turn.clone());
+        put_tool(codec, session, call.clone(), tool, out);
+    }
+    if announces {
+        codec.hush(session, out);
+    }
+    let known = codec.conversation(session);
+    let Some(tool) = known.tool_mut(&call) else {
+        return;
+    };
+    let item = tool.item.clone();
+    let first = announces && !tool.opened;
+    let pieces = tool.piece(told, first);
+    let mut opened = std::mem::replace(&mut tool.opened, true);
+    let shape = tool.unfinished();
+    let mut place = place;
+    // A late piece belongs where its tool began.
+    if place.root.is_none() && tool.turn.is_some() {
+        place.turn.clone_from(&tool.turn);
+    }
+    for piece in pieces {
+        let item = item.clone();
+        let kind = match piece {
+            Piece::Content(content) if opened => ProviderEventKind::ItemUpdated { item, content },
+            Piece::Content(content) => ProviderEventKind::ItemOpened {
+                item,
+                content,
+                client_id: None,
+            },
+            Piece::Output(text) => ProviderEventKind::ItemAppended {
+                item,
+                text,
+                shape: Box::new(shape.clone()),
+            },
+            Piece::End(status, content) => ProviderEventKind::ItemClosed {
+                item,
+                status,
+                content,
+                client_id: None,
+            },
+            Piece::Failure(message) => ProviderEventKind::Error {
+                error: RunError {
+                    code: ErrorCode::Agent,
+                    message: cut(&message, RAW_LIMIT),
+                },
+                will_retry: false,
+            },
+        };
+        opened = true;
+        event(out, place.clone(), kind);
+    }
+}
+
+/// Remembers a tool; what is given up for it is closed.
+fn put_tool(
+    codec: &mut Codec,
+    session: &NativeId,
+    call: NativeId,
+    tool: Tool,
+    out: &mut Vec<Received>,
+) {
+    let place = codec.place(session);
+    for gone in codec.conversation(session).put_tool(call, tool) {
+        let kind = ProviderEventKind::ItemClosed {
+            item: gone.item.clone(),
+            status: ItemStatus::Unfinished,
+            content: gone.unfinished(),
+            client_id: None,
+        };
+        event(out, place.clone(), kind);
+    }
+}
+
+fn todos(entries: &Value) -> Vec<TodoEntry> {
+    entries
+        .as_array()
+        .map_or(&[][..], Vec::as_slice)
+        .iter()
+        .take(512)
+        .map(|entry| TodoEntry {
+            text: cut(&text_or_empty(entry, "content"), 4096),
+            status: match text_of(entry, "status").as_deref() {
+                Some("completed") => TodoStatus::Completed,
+                Some("in_progress") => TodoStatus::InProgress,
+                _ => TodoStatus::Pending,
+            },
+        })
+        .collect()
+}
+
+/// Several lists are shown as one, in the order of their ids.
+fn todo_list(
+    codec: &mut Codec,
+    session: &NativeId,
+    id: String,
+    entries: Option<Vec<TodoEntry>>,
+    out: &mut Vec<Received>,
+) {
+    let lists = &mut codec.conversation(session).todos;
+    match entries {
+        Some(entries) => {
+            lists.insert(id, entries);
+            if lists.len() > NAMED {
+                lists.pop_first();
+            }
+        }
+        None if lists.remove(&id).is_none() => return,
+        None => {}
+    }
+    let entries = lists.values().flatten().cloned().collect();
+    let place = codec.place(session);
+    event(out, place, ProviderEventKind::TodoList { entries });
+}
+
+fn plan_update(
+    codec: &mut Codec,
+    session: &NativeId,
+    plan: &Value,
+    out: &mut Vec<Received>,
+) -> Option<()> {
+    let id = text_of(plan, "planId")?;
+    match text_of(plan, "type").as_deref() {
+        Some("items") => {
+            let entries = todos(plan.get("entries")?);
+            todo_list(codec, session, id, Some(entries), out);
+        }
+        Some("markdown") => {
+            let text = text_of(plan, "content").or_else(|| text_of(plan, "markdown"))?;
+            let (item, _) = named(codec, session, &NativeId(format!("plan {id}")), |_| {});
+            let kind = ProviderEventKind::ItemClosed {
+                item,
+                status: ItemStatus::Completed,
+                content: ItemContent::Plan {
+                    plan: None,
+                    text: Body::inline(text),
+                },
+                client_id: None,
+            };
+            event(out, codec.place(session), kind);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The item and the collected text of something that has an id of the agent's own.
+fn named(
+    codec: &mut Codec,
+    session: &NativeId,
+    id: &NativeId,
+    change: impl FnOnce(&mut String),
+) -> (NativeId, String) {
+    if codec.conversation(session).named.get(id).is_none() {
+        let item = NativeId(codec.mint("named"));
+        let named = &mut codec.conversation(session).named;
+        named.insert(id.clone(), (item, String::new()));
+    }
+    let Some((item, text)) = codec.conversation(session).named.get_mut(id) else {
+        return (id.clone(), String::new());
+    };
+    change(text);
+    (item.clone(), text.clone())
+}
+
+fn notice(
+    codec: &Codec,
+    session: &NativeId,
+    update: &Value,
+    out: &mut Vec<Received>,
+) -> Option<()> {
+    let title = text_of(update, "title")?;
+    let severity = text_or_empty(update, "severity");
+    let words = match text_of(update, "description") {
+        Some(more) => format!("{title}: {more}"),
+        None => title,
+    };
+    let kind = if severity == "error" {
+        ProviderEventKind::Error {
+            error: RunError {
+                code: ErrorCode::Agent,
+                message: cut(&words, RAW_LIMIT),
+            },
+            will_retry: false,
+        }
+    } else {
+        ProviderEventKind::Unknown {
+            label: cut(&format!("notice ({severity})"), 120),
+            raw: cut(&words, RAW_LIMIT),
+        }
+    };
+    event(out, codec.place(session), kind);
+    Some(())
+}
+
+fn compaction(
+    codec: &mut Codec,
+    session: &NativeId,
+    update: &Value,
+    out: &mut Vec<Received>,
+) -> Option<()> {
+    let id = NativeId(format!("compaction {}", text_of(update, "compactionId")?));
+    let whole = update
+        .get("summary")
+        .filter(|summary| summary.is_array())
+        .map(content::texts);
+    let (item, summary) = named(codec, session, &id, |text| {
+        if let Some(whole) = whole {
+            text.clear();
+            collect(text, &whole);
+        }
+    });
+    let words = text_of(update, "error").unwrap_or(summary);
+    let content = ItemContent::Compaction {
+        text: Body::inline(words),
+    };
+    let status = match text_of(update, "status").as_deref() {
+        Some("completed") => Some(ItemStatus::Completed),
+        Some("failed") => Some(ItemStatus::Failed),
+        Some("cancelled") => Some(ItemStatus::Interrupted),
+        _ => None,
+    };
+    let kind = match status {
+        Some(status) => ProviderEventKind::ItemClosed {
+            item,
+            status,
+            content,
+            client_id: None,
+        },
+        None => ProviderEventKind::ItemOpened {
+            item,
+            content,
+            client_id: None,
+        },
+    };
+    event(out, codec.place(session), kind);
+    Some(())
+}
+
+fn subagent(
+    codec: &mut Codec,
+    session: &NativeId,
+    update: &Value,
+    out: &mut Vec<Received>,
+) -> Option<()> {
+    let child = NativeId(text_of(update, "sessionId")?);
+    if child == *session {
+        return None;
+    }
+    if !codec.children.contains(&child) {
+        let root = codec.place(session);
+        let home = root.root.clone().unwrap_or_else(|| session.clone());
+        codec.children.insert(child.clone(), home);
+        let title = text_of(update, "title").or_else(|| text_of(update, "description"));
+        let kind = ProviderEventKind::ChildOpened {
+            child: child.clone(),
+            item: None,
+            title: cut(&title.unwrap_or_else(|| "subagent".to_owned()), 500),
+        };
+        event(out, root, kind);
+    }
+    let state = update.get("state").unwrap_or(&Value::Null);
+    if text_of(state, "state").as_deref() == Some("idle") {
+        codec.hush(&child, out);
+        let status = match text_of(state, "stopReason").as_deref() {
+            Some("end_turn") | None => TurnStatus::Completed,
+            Some("cancelled") => TurnStatus::Interrupted,
+            Some(_) => TurnStatus::Failed,
+        };
+        let kind = ProviderEventKind::ChildClosed { child, status };
+        event(out, codec.place(session), kind);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_is_passed_over_has_a_reason_and_stands_once() {
+        for (at, (name, _, reason)) in PASSED_OVER.iter().enumerate() {
+            assert!(!reason.is_empty());
+            assert!(PASSED_OVER[..at].iter().all(|(before, ..)| before != name));
+        }
+    }
+}

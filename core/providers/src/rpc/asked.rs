@@ -1,0 +1,213 @@
+//! Requests of an agent that wait for a person.
+
+use super::{Received, answers::Answers, event, frames::cut};
+use pilothouse_domain::{
+    Answer, NativeId, ProviderEventKind, Subject,
+    provider_event::{NativePlace, Resolution},
+    request::RequestKind,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Requests of an agent that may wait at a time in one process; beyond, they are refused at once.
+pub const PENDING_REQUESTS: usize = 1024;
+
+/// Why an answer was not turned into a frame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerProblem {
+    /// The agent does not wait for it (any more).
+    #[error("the agent does not wait for an answer to request {request}")]
+    NotPending {
+        /// The request.
+        request: NativeId,
+    },
+    /// The answer does not fit the request.
+    #[error("the answer does not fit: {problem}")]
+    Unfit {
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// What an agent asks of a person.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Opened {
+    pub(crate) thread: NativeId,
+    /// `None`: the codec takes the turn that is going on, if any.
+    pub(crate) turn: Option<NativeId>,
+    pub(crate) item: Option<NativeId>,
+    pub(crate) kind: RequestKind,
+    pub(crate) subject: Subject,
+    pub(crate) unknown_fields: bool,
+    pub(crate) answers: Answers,
+}
+
+impl Opened {
+    /// As the event that opens it, or opens it anew with what changed.
+    pub(crate) fn event(&self, request: &NativeId) -> ProviderEventKind {
+        ProviderEventKind::RequestOpened {
+            request: request.clone(),
+            item: self.item.clone(),
+            kind: self.kind,
+            subject: Box::new(self.subject.clone()),
+            unknown_fields: self.unknown_fields,
+        }
+    }
+}
+
+/// A request that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    /// The id as the agent wrote it.
+    pub(crate) id: Value,
+    pub(crate) place: NativePlace,
+    pub(crate) opened: Opened,
+    pub(crate) answered: bool,
+}
+
+/// All requests of one process that wait.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Requests {
+    pending: BTreeMap<NativeId, Pending>,
+}
+
+impl Requests {
+    /// Whether no more may wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() >= PENDING_REQUESTS
+    }
+
+    /// Their ids.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &NativeId> {
+        self.pending.keys()
+    }
+
+    /// All of them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&NativeId, &mut Pending)> {
+        self.pending.iter_mut()
+    }
+
+    /// Opens a request. One that is asked again is opened again; under the same number something else is another one.
+    pub(crate) fn open<R, E>(
+        &mut self,
+        id: Value,
+        place: NativePlace,
+        opened: Opened,
+        out: &mut Vec<Received<R, E>>,
+    ) {
+        let request = request_id(&id);
+        if let Some(known) = self.pending.get(&request) {
+            if known.opened == opened && known.place == place {
+                if !known.answered {
+                    event(out, place, opened.event(&request));
+                }
+                return;
+            }
+            event(
+                out,
+                known.place.clone(),
+                ProviderEventKind::RequestClosed {
+                    request: request.clone(),
+                    resolution: if known.answered {
+                        Resolution::Answered
+                    } else {
+                        Resolution::Withdrawn
+                    },
+                },
+            );
+        }
+        event(out, place.clone(), opened.event(&request));
+        self.pending.insert(
+            request,
+            Pending {
+                id,
+                place,
+                opened,
+                answered: false,
+            },
+        );
+    }
+
+    /// The id and the result for a person's answer. The request stays until it is taken out.
+    pub(crate) fn answer(
+        &mut self,
+        request: &NativeId,
+        answer: &Answer,
+    ) -> Result<(Value, Value), AnswerProblem> {
+        let not_pending = || AnswerProblem::NotPending {
+            request: request.clone(),
+        };
+        let pending = self.pending.get_mut(request).ok_or_else(not_pending)?;
+        if pending.answered {
+            return Err(not_pending());
+        }
+        let result = pending
+            .opened
+            .answers
+            .result(&pending.opened.subject, answer)
+            .map_err(|problem| AnswerProblem::Unfit { problem })?;
+        pending.answered = true;
+        Ok((pending.id.clone(), result))
+    }
+
+    /// Whether a pending request is the one that was shown: an agent may use a number again for something else.
+    pub(crate) fn is_same(
+        &self,
+        request: &NativeId,
+        thread: &NativeId,
+        kind: RequestKind,
+        shown: &Subject,
+    ) -> bool {
+        self.pending.get(request).is_some_and(|pending| {
+            let opened = &pending.opened;
+            is_of(&pending.place, thread)
+                && opened.kind == kind
+                && is_what_was_shown(&opened.subject, shown)
+        })
+    }
+
+    /// Takes a request out.
+    pub(crate) fn take(&mut self, request: &NativeId) -> Option<Pending> {
+        self.pending.remove(request)
+    }
+
+    /// Takes out what is asked in a turn of a conversation.
+    pub(crate) fn take_of(
+        &mut self,
+        thread: &NativeId,
+        turn: &NativeId,
+    ) -> Vec<(NativeId, Pending)> {
+        let ids: Vec<_> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| {
+                is_of(&pending.place, thread) && pending.place.turn.as_ref() == Some(turn)
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        ids.into_iter()
+            .filter_map(|id| self.pending.remove(&id).map(|pending| (id, pending)))
+            .collect()
+    }
+}
+
+/// Whether a place belongs to a conversation.
+fn is_of(place: &NativePlace, thread: &NativeId) -> bool {
+    place.thread.as_ref() == Some(thread) || place.root.as_ref() == Some(thread)
+}
+
+/// A request's id as text: a number as it is, a text in quotes, so that `0` and `"0"` differ.
+pub(crate) fn request_id(id: &Value) -> NativeId {
+    NativeId(cut(&id.to_string(), 256))
+}
+
+/// Whether a request asks for exactly what was shown. Only changes may have been filled in from their item, where the
+/// request itself names none.
+fn is_what_was_shown(opened: &Subject, shown: &Subject) -> bool {
+    let mut now = opened.clone();
+    if now.changes.is_empty() {
+        now.changes.clone_from(&shown.changes);
+        now.incomplete = shown.incomplete;
+    }
+    now == *shown
+}

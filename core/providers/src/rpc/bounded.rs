@@ -1,0 +1,83 @@
+//! A map of native ids that cannot grow without bound.
+
+use pilothouse_domain::NativeId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A map that forgets its oldest key.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounded<V> {
+    map: BTreeMap<NativeId, V>,
+    order: VecDeque<NativeId>,
+    cap: usize,
+}
+
+impl<V> Bounded<V> {
+    pub(crate) fn new(cap: usize) -> Self {
+        Self {
+            map: BTreeMap::new(),
+            order: VecDeque::new(),
+            cap,
+        }
+    }
+
+    pub(crate) fn get(&self, key: &NativeId) -> Option<&V> {
+        self.map.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &NativeId) -> Option<&mut V> {
+        self.map.get_mut(key)
+    }
+
+    pub(crate) fn contains(&self, key: &NativeId) -> bool {
+        self.map.contains_key(key)
+    }
+
+    /// Puts a value in; gives the oldest one back if it had to go for it.
+    pub(crate) fn insert(&mut self, key: NativeId, value: V) -> Option<V> {
+        if self.map.insert(key.clone(), value).is_some() {
+            return None;
+        }
+        self.order.push_back(key);
+        if self.order.len() <= self.cap {
+            return None;
+        }
+        let oldest = self.order.pop_front()?;
+        self.map.remove(&oldest)
+    }
+
+    /// The value of a key, made if it is new; the oldest one goes if it has to.
+    pub(crate) fn entry(&mut self, key: &NativeId) -> &mut V
+    where
+        V: Default,
+    {
+        if !self.map.contains_key(key) {
+            self.insert(key.clone(), V::default());
+        }
+        self.map.entry(key.clone()).or_default()
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.map.values()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.map.values_mut()
+    }
+
+    /// Takes the oldest value out.
+    pub(crate) fn pop_oldest(&mut self) -> Option<V> {
+        let oldest = self.order.pop_front()?;
+        self.map.remove(&oldest)
+    }
+
+    pub(crate) fn remove(&mut self, key: &NativeId) -> Option<V> {
+        let value = self.map.remove(key)?;
+        self.order.retain(|kept| kept != key);
+        Some(value)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+}

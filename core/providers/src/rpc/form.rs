@@ -1,0 +1,179 @@
+//! Forms that are asked of a person in the words of MCP's elicitation, which ACP took over.
+
+use super::{
+    answers::Decision,
+    frames::{list, text_of, text_or_empty, texts},
+};
+use pilothouse_domain::request::{Choice, OptionEffect, Question};
+use serde_json::{Map, Value, json};
+
+/// A flat form: what each field takes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Form {
+    fields: Vec<Field>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Field {
+    name: String,
+    kind: Kind,
+    required: bool,
+    /// Label and value of each choice.
+    choices: Vec<(String, Value)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    Integer,
+    Boolean,
+    Several,
+}
+
+/// What can be chosen besides filling it.
+pub(crate) fn decisions(accept: bool) -> Vec<Decision> {
+    let decision = |word: &str, label: &str, effect, reach: &str, content: Value| {
+        let result = json!({"action": word, "content": content, "_meta": null});
+        Decision::new(word, label, effect, reach, result)
+    };
+    let mut decisions = Vec::new();
+    if accept {
+        decisions.push(decision(
+            "accept",
+            "Accept",
+            OptionEffect::AllowOnce,
+            "the asker is told that you accept",
+            json!({}),
+        ));
+    }
+    decisions.push(decision(
+        "decline",
+        "Decline",
+        OptionEffect::Deny,
+        "the asker is told that you decline",
+        Value::Null,
+    ));
+    decisions.push(decision(
+        "cancel",
+        "Cancel",
+        OptionEffect::Other,
+        "the asker is told that you gave no answer",
+        Value::Null,
+    ));
+    decisions
+}
+
+/// Reads the schema; `None` if a field is of a shape that this version does not know.
+pub(crate) fn form(schema: &Value, questions: &mut Vec<Question>) -> Option<Form> {
+    let required = texts(schema, "required");
+    let mut fields = Vec::new();
+    for (name, property) in schema.get("properties").and_then(Value::as_object)? {
+        let (kind, choices) = match property.get("type").and_then(Value::as_str) {
+            Some("boolean") => (
+                Kind::Boolean,
+                vec![
+                    ("Yes".to_owned(), json!(true)),
+                    ("No".to_owned(), json!(false)),
+                ],
+            ),
+            Some("number") => (Kind::Number, Vec::new()),
+            Some("integer") => (Kind::Integer, Vec::new()),
+            Some("array") => (Kind::Several, choices(property.get("items")?)),
+            Some("string") => (Kind::Text, choices(property)),
+            _ => return None,
+        };
+        if kind == Kind::Several && choices.is_empty() {
+            return None;
+        }
+        questions.push(Question {
+            id: name.clone(),
+            header: text_of(property, "title").unwrap_or_else(|| name.clone()),
+            text: text_of(property, "description").unwrap_or_else(|| name.clone()),
+            choices: choices
+                .iter()
+                .map(|(label, _)| Choice {
+                    label: label.clone(),
+                    description: None,
+                })
+                .collect(),
+            multi_select: kind == Kind::Several,
+            free_text: choices.is_empty(),
+            secret: false,
+        });
+        fields.push(Field {
+            name: name.clone(),
+            kind,
+            required: required.contains(name),
+            choices,
+        });
+    }
+    Some(Form { fields })
+}
+
+/// The choices of an enumeration, with or without titles.
+fn choices(property: &Value) -> Vec<(String, Value)> {
+    for key in ["oneOf", "anyOf"] {
+        let titled = list(property, key);
+        if !titled.is_empty() {
+            return titled
+                .iter()
+                .map(|choice| {
+                    let value = text_or_empty(choice, "const");
+                    (
+                        text_of(choice, "title").unwrap_or_else(|| value.clone()),
+                        json!(value),
+                    )
+                })
+                .collect();
+        }
+    }
+    let names = texts(property, "enumNames");
+    texts(property, "enum")
+        .into_iter()
+        .enumerate()
+        .map(|(at, value)| (names.get(at).unwrap_or(&value).clone(), json!(value)))
+        .collect()
+}
+
+impl Form {
+    /// The filled form, or which field is wrong.
+    pub(crate) fn content(&self, given: &[(&str, Vec<String>)]) -> Result<Value, String> {
+        let mut content = Map::new();
+        for field in &self.fields {
+            let words = given
+                .iter()
+                .find(|(name, _)| *name == field.name)
+                .map_or(&[][..], |(_, words)| words.as_slice());
+            let Some(word) = words.first() else {
+                if field.required {
+                    return Err(format!("`{}` needs an answer", field.name));
+                }
+                continue;
+            };
+            let chosen = |word: &String| {
+                field
+                    .choices
+                    .iter()
+                    .find(|(label, _)| label == word)
+                    .map(|(_, value)| value.clone())
+            };
+            let value = match field.kind {
+                Kind::Several => Value::Array(words.iter().filter_map(chosen).collect()),
+                Kind::Integer => word
+                    .parse::<i64>()
+                    .map(Value::from)
+                    .map_err(|_| format!("`{}` needs a whole number", field.name))?,
+                Kind::Number => word
+                    .parse::<f64>()
+                    .ok()
+                    .and_then(serde_json::Number::from_f64)
+                    .map(Value::Number)
+                    .ok_or_else(|| format!("`{}` needs a number", field.name))?,
+                Kind::Boolean | Kind::Text => chosen(word).unwrap_or_else(|| json!(word)),
+            };
+            content.insert(field.name.clone(), value);
+        }
+        Ok(Value::Object(content))
+    }
+}

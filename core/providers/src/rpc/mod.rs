@@ -1,0 +1,97 @@
+//! What families that speak JSON-RPC lines over a process' pipes have in common: lines and frames, a running session with
+//! the calls that wait, and what an agent asks of a person.
+//!
+//! Knows no method of any family. A family brings a [`Peer`]: its sans-I/O codec.
+
+pub(crate) mod answers;
+pub(crate) mod asked;
+pub(crate) mod bounded;
+pub(crate) mod date;
+pub(crate) mod form;
+pub(crate) mod frames;
+pub(crate) mod session;
+
+use pilothouse_domain::{
+    ProviderEvent, ProviderEventKind,
+    provider_event::NativePlace,
+    run::{ErrorCode, RunError},
+};
+use serde_json::Value;
+
+/// What came of bytes from an agent. `R` is what its family's calls give, `E` why one gave nothing.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are events; a box would cost an allocation for each delta"
+)]
+#[derive(Debug, Clone, PartialEq)]
+pub enum Received<R, E> {
+    /// Something happened.
+    Event(ProviderEvent),
+    /// A call of ours was answered.
+    Reply {
+        /// The call's number.
+        call: u64,
+        /// What it gave.
+        reply: Result<R, E>,
+    },
+    /// To be written to the agent at once: a refusal or an answer that needs no person.
+    Send(Vec<u8>),
+}
+
+/// A family's codec: bytes in, events and frames out. No clock, no process, no waiting.
+pub(crate) trait Peer: Send + 'static {
+    /// A call of ours.
+    type Call: Send;
+    /// What a call gives.
+    type Reply: Send + 'static;
+    /// Why a call gave nothing.
+    type Error: CallFailure;
+
+    /// What a person calls its agents.
+    const NAME: &'static str;
+
+    /// A call's name.
+    fn method(call: &Self::Call) -> &str;
+    /// Registers a call and gives its number and its line.
+    fn call(&mut self, call: Self::Call) -> (u64, Vec<u8>);
+    /// Forgets a call whose answer is no longer waited for.
+    fn forget(&mut self, call: u64);
+    /// Takes bytes as they come, split anywhere.
+    fn receive(&mut self, bytes: &[u8]) -> Vec<Received<Self::Reply, Self::Error>>;
+    /// The stream has ended: reads what is left of the last line.
+    fn finish(&mut self) -> Vec<Received<Self::Reply, Self::Error>>;
+    /// Unreadable lines since the last readable frame.
+    fn unreadable_in_a_row(&self) -> u32;
+}
+
+/// Why a call gave nothing, as far as every family knows it.
+pub(crate) trait CallFailure: std::fmt::Display + Send + 'static {
+    /// The process ended first.
+    fn lost() -> Self;
+    /// No answer came in time.
+    fn timeout(method: String, seconds: u64) -> Self;
+
+    /// As the error of a run.
+    fn run_error(&self, code: ErrorCode) -> RunError {
+        RunError {
+            code,
+            message: self.to_string(),
+        }
+    }
+}
+
+/// Adds an event.
+pub(crate) fn event<R, E>(
+    out: &mut Vec<Received<R, E>>,
+    place: NativePlace,
+    kind: ProviderEventKind,
+) {
+    out.push(Received::Event(ProviderEvent { place, kind }));
+}
+
+/// A line for an agent: one JSON object and a line feed.
+pub(crate) fn line(frame: &Value) -> Vec<u8> {
+    let mut bytes = frame.to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}
