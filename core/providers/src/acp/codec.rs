@@ -1,7 +1,7 @@
 //! The codec: bytes from an agent in, events and frames for it out. No clock, no process, no waiting.
 
 use super::{
-    conversation::{Conversation, Speaking},
+    conversation::Conversation,
     outgoing::{self, Call},
     profile::{self, Quirks},
     replies::{self, CallError, Reply},
@@ -15,11 +15,9 @@ use crate::rpc::{
     frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, text_of},
 };
 use pilothouse_domain::{
-    Answer, ItemStatus, NativeId, ProviderEventKind, Subject,
-    provider::TurnStatus,
+    Answer, NativeId, ProviderEventKind, Subject,
     provider_event::{NativePlace, Resolution},
     request::RequestKind,
-    run::{ErrorCode, RunError},
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -49,7 +47,7 @@ pub struct Codec {
     pub(super) children: Bounded<NativeId>,
     /// The conversation that this process serves: what names none belongs to it.
     home: Option<NativeId>,
-    requests: Requests,
+    pub(super) requests: Requests,
     /// Requests to open a link, by the link's id.
     links: Bounded<NativeId>,
     unreadable_in_a_row: u32,
@@ -379,70 +377,6 @@ impl Codec {
         out.push(Received::Reply { call: id, reply });
     }
 
-    /// A prompt was answered: its turn is over, with all that it left open.
-    fn turn_over(
-        &mut self,
-        session: &NativeId,
-        turn: &NativeId,
-        result: Result<Value, CallError>,
-        out: &mut Vec<Received>,
-    ) {
-        self.hush(session, out);
-        let quirks = self.quirks;
-        let place = NativePlace {
-            turn: Some(turn.clone()),
-            ..self.place(session)
-        };
-        let known = self.conversation(session);
-        for (item, content) in known.leave_open(turn) {
-            let kind = ProviderEventKind::ItemClosed {
-                item,
-                status: ItemStatus::Unfinished,
-                content,
-                client_id: None,
-            };
-            event(out, place.clone(), kind);
-        }
-        if known.turn.as_ref() == Some(turn) {
-            known.turn = None;
-        }
-        known.last = Some(turn.clone());
-        let usage = match &result {
-            Ok(result) => known.usage.of_turn(result, quirks.usage_adds_up),
-            Err(_) => None,
-        };
-        if let Some(usage) = usage {
-            event(out, place.clone(), ProviderEventKind::Usage { usage });
-        }
-        for (request, pending) in self.requests.take_of(session, turn) {
-            if !pending.answered {
-                let result = requests::withdrawn(&pending.opened);
-                out.push(Received::Send(outgoing::result_line(&pending.id, &result)));
-            }
-            let kind = ProviderEventKind::RequestClosed {
-                request,
-                resolution: Resolution::Withdrawn,
-            };
-            event(out, pending.place, kind);
-        }
-        let (status, error) = ending(result);
-        event(out, place, ProviderEventKind::TurnEnded { status, error });
-    }
-
-    /// Ends the words that are being spoken.
-    pub(super) fn hush(&mut self, session: &NativeId, out: &mut Vec<Received>) {
-        let spoken = self.conversation(session).speaking.take();
-        if let Some(Speaking { item, content, .. }) = spoken {
-            let kind = ProviderEventKind::ItemClosed {
-                item,
-                status: ItemStatus::Completed,
-                content,
-                client_id: None,
-            };
-            event(out, self.place(session), kind);
-        }
-    }
-
     fn notice(&mut self, method: &str, params: &Value, out: &mut Vec<Received>) {
         match method {
             "session/update" => updates::read(self, params, out),
@@ -577,45 +511,6 @@ impl Codec {
         }
         opened.turn.clone_from(&place.turn);
         self.requests.open(id, place, opened, out);
-    }
-}
-
-/// How a turn ended. An end that this version does not know is no success.
-fn ending(result: Result<Value, CallError>) -> (TurnStatus, Option<RunError>) {
-    let failed = |code, message: String| {
-        let error = RunError { code, message };
-        (TurnStatus::Failed, Some(error))
-    };
-    let result = match result {
-        Ok(result) => result,
-        Err(error @ CallError::SignIn { .. }) => {
-            return failed(ErrorCode::SignIn, error.to_string());
-        }
-        Err(error @ CallError::NoConversation { .. }) => {
-            return failed(ErrorCode::Resume, error.to_string());
-        }
-        Err(error) => return failed(ErrorCode::Agent, error.to_string()),
-    };
-    let reason = text_of(&result, "stopReason").unwrap_or_default();
-    match reason.as_str() {
-        "end_turn" => (TurnStatus::Completed, None),
-        "cancelled" => (TurnStatus::Interrupted, None),
-        "max_tokens" => failed(
-            ErrorCode::Limit,
-            "the model reached its limit of tokens (max_tokens)".to_owned(),
-        ),
-        "max_turn_requests" => failed(
-            ErrorCode::Limit,
-            "the agent reached its limit of requests in a turn (max_turn_requests)".to_owned(),
-        ),
-        "refusal" => failed(ErrorCode::Agent, "the agent refused to go on".to_owned()),
-        other => failed(
-            ErrorCode::Protocol,
-            format!(
-                "the turn ended for a reason that this version does not know: `{}`",
-                cut(other, 120)
-            ),
-        ),
     }
 }
 

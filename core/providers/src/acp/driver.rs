@@ -5,7 +5,6 @@ use super::{
     outgoing::{Call, PROTOCOL},
     profile,
     replies::{CallError, Hello, Reply},
-    settings::{Choices, EFFORT, MODE, MODEL, Settings},
 };
 use crate::{
     contract::{
@@ -27,16 +26,12 @@ use pilothouse_domain::{
     provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
-    thread::Selection,
 };
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
 use tokio::sync::oneshot;
-
-/// Values that are named in a refusal.
-const NAMED_VALUES: usize = 8;
 
 /// How long an agent may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,12 +142,12 @@ impl ProviderAdapter for AcpAdapter {
 }
 
 /// A running agent.
-struct AcpRuntime {
-    session: Arc<Session<Codec>>,
-    deadlines: Deadlines,
-    hello: Hello,
+pub(super) struct AcpRuntime {
+    pub(super) session: Arc<Session<Codec>>,
+    pub(super) deadlines: Deadlines,
+    pub(super) hello: Hello,
     /// How our modes are said to it, as the person configured.
-    modes: std::collections::BTreeMap<Mode, String>,
+    pub(super) modes: std::collections::BTreeMap<Mode, String>,
     /// Taken while a turn is being started, so that two cannot start at once.
     starting: tokio::sync::Mutex<()>,
 }
@@ -162,9 +157,6 @@ impl Drop for AcpRuntime {
         let _ = self.session.process.escalate(Escalation::Kill);
     }
 }
-
-/// What is to be set before a turn: an option by its category or id, and its value.
-type Wish = (String, String);
 
 impl AcpRuntime {
     async fn handshake(&mut self) -> Result<Vec<ProviderEvent>, String> {
@@ -293,7 +285,8 @@ impl AcpRuntime {
         }
     }
 
-    fn name(&self) -> &str {
+    /// What a person calls it.
+    pub(super) fn name(&self) -> &str {
         match self.hello.name.as_str() {
             "" => "the agent",
             name => name,
@@ -329,124 +322,6 @@ impl AcpRuntime {
             message: format!(
                 "{} needs a sign-in on the host ({message}); {ways}",
                 self.name()
-            ),
-        }
-    }
-
-    /// Sets what the thread's selection names and the conversation is not set to already, and makes sure of it.
-    async fn select(&self, session: &NativeId, selection: &Selection) -> Result<(), CallError> {
-        for (what, value) in self.wishes(session, selection)? {
-            let settings = lock(&self.session.codec).settings(session);
-            let Some(choices) = settings.choices(&what) else {
-                return Err(CallError::Refused {
-                    code: 0,
-                    message: format!("{} has no setting `{what}`", self.name()),
-                });
-            };
-            if choices.current == value {
-                continue;
-            }
-            if !choices.values.is_empty() && !choices.values.contains(&value) {
-                return Err(CallError::Refused {
-                    code: 0,
-                    message: format!(
-                        "`{value}` is no {what} of {}; it has {}",
-                        self.name(),
-                        named(choices)
-                    ),
-                });
-            }
-            self.set(session, &what, &value, &settings).await?;
-            let now = lock(&self.session.codec).settings(session);
-            if now
-                .choices(&what)
-                .is_some_and(|choices| choices.current != value)
-            {
-                return Err(CallError::Refused {
-                    code: 0,
-                    message: format!(
-                        "{} was told to set {what} to `{value}` and did not",
-                        self.name()
-                    ),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    async fn set(
-        &self,
-        session: &NativeId,
-        what: &str,
-        value: &str,
-        settings: &Settings,
-    ) -> Result<(), CallError> {
-        let call = match settings.option(what) {
-            Some(option) => Call::SetConfig {
-                session: session.clone(),
-                config: option.id.clone(),
-                value: value.to_owned(),
-            },
-            None if what == MODE => Call::SetMode {
-                session: session.clone(),
-                mode: value.to_owned(),
-            },
-            None => Call::SetModel {
-                session: session.clone(),
-                model: value.to_owned(),
-            },
-        };
-        let told = matches!(call, Call::SetConfig { .. });
-        self.session.call(call, self.deadlines.call).await?;
-        if !told {
-            // These two are answered with nothing but that they were taken.
-            lock(&self.session.codec).set(session, |settings| match what {
-                MODE => settings.mode_is(value),
-                _ => settings.model_is(value),
-            });
-        }
-        Ok(())
-    }
-
-    /// What the selection wants, in the agent's words.
-    fn wishes(&self, session: &NativeId, selection: &Selection) -> Result<Vec<Wish>, CallError> {
-        let mut wishes = match self.modes.get(&selection.mode) {
-            Some(mode) => vec![(MODE.to_owned(), mode.clone())],
-            None => match profile::mode(&self.hello.name, selection.mode) {
-                Some(wishes) => wishes,
-                // An agent that nobody measured stays as it is: what it does by default is what its person set.
-                None if selection.mode == Mode::Ask => Vec::new(),
-                None => return Err(self.no_such_mode(session, selection.mode)),
-            },
-        };
-        wishes.extend(
-            selection
-                .model
-                .clone()
-                .map(|model| (MODEL.to_owned(), model)),
-        );
-        wishes.extend(
-            selection
-                .effort
-                .clone()
-                .map(|effort| (EFFORT.to_owned(), effort)),
-        );
-        Ok(wishes)
-    }
-
-    fn no_such_mode(&self, session: &NativeId, mode: Mode) -> CallError {
-        let settings = lock(&self.session.codec).settings(session);
-        let its_own = match settings.choices(MODE) {
-            Some(choices) => format!("it has {}", named(choices)),
-            None => "it has none".to_owned(),
-        };
-        CallError::Refused {
-            code: 0,
-            message: format!(
-                "no mode of {} is known that means `{}`; {its_own}. Choose another mode, or name it in host.toml: modes = {{ {} = \"…\" }}",
-                self.name(),
-                mode.name(),
-                mode.name()
             ),
         }
     }
@@ -548,20 +423,6 @@ impl AcpRuntime {
             }),
         }
     }
-}
-
-/// What can be chosen, for a person.
-fn named(choices: &Choices) -> String {
-    let mut named: Vec<_> = choices
-        .values
-        .iter()
-        .take(NAMED_VALUES)
-        .map(|value| format!("`{value}`"))
-        .collect();
-    if choices.values.len() > NAMED_VALUES {
-        named.push(format!("{} more", choices.values.len() - NAMED_VALUES));
-    }
-    named.join(", ")
 }
 
 impl AgentRuntime for AcpRuntime {

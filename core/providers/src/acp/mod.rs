@@ -15,12 +15,15 @@ mod content;
 mod conversation;
 mod diff;
 mod driver;
+mod extras;
 mod outgoing;
 pub mod profile;
 mod replies;
 mod requests;
+mod selecting;
 mod settings;
 mod tools;
+mod turns;
 mod updates;
 
 pub use crate::rpc::{

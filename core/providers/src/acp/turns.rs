@@ -1,0 +1,125 @@
+//! The ends of turns and of what they leave open.
+
+use super::{
+    codec::{Codec, Received},
+    conversation::Speaking,
+    outgoing,
+    replies::CallError,
+    requests,
+};
+use crate::rpc::{
+    event,
+    frames::{cut, text_of},
+};
+use pilothouse_domain::{
+    ItemStatus, NativeId, ProviderEventKind,
+    provider::TurnStatus,
+    provider_event::{NativePlace, Resolution},
+    run::{ErrorCode, RunError},
+};
+use serde_json::Value;
+
+impl Codec {
+    /// A prompt was answered: its turn is over, with all that it left open.
+    pub(super) fn turn_over(
+        &mut self,
+        session: &NativeId,
+        turn: &NativeId,
+        result: Result<Value, CallError>,
+        out: &mut Vec<Received>,
+    ) {
+        self.hush(session, out);
+        let quirks = self.quirks;
+        let place = NativePlace {
+            turn: Some(turn.clone()),
+            ..self.place(session)
+        };
+        let known = self.conversation(session);
+        for (item, content) in known.leave_open(turn) {
+            let kind = ProviderEventKind::ItemClosed {
+                item,
+                status: ItemStatus::Unfinished,
+                content,
+                client_id: None,
+            };
+            event(out, place.clone(), kind);
+        }
+        if known.turn.as_ref() == Some(turn) {
+            known.turn = None;
+        }
+        known.last = Some(turn.clone());
+        let usage = match &result {
+            Ok(result) => known.usage.of_turn(result, quirks.usage_adds_up),
+            Err(_) => None,
+        };
+        if let Some(usage) = usage {
+            event(out, place.clone(), ProviderEventKind::Usage { usage });
+        }
+        for (request, pending) in self.requests.take_of(session, turn) {
+            if !pending.answered {
+                let result = requests::withdrawn(&pending.opened);
+                out.push(Received::Send(outgoing::result_line(&pending.id, &result)));
+            }
+            let kind = ProviderEventKind::RequestClosed {
+                request,
+                resolution: Resolution::Withdrawn,
+            };
+            event(out, pending.place, kind);
+        }
+        let (status, error) = ending(result);
+        event(out, place, ProviderEventKind::TurnEnded { status, error });
+    }
+
+    /// Ends the words that are being spoken.
+    pub(super) fn hush(&mut self, session: &NativeId, out: &mut Vec<Received>) {
+        let spoken = self.conversation(session).speaking.take();
+        if let Some(Speaking { item, content, .. }) = spoken {
+            let kind = ProviderEventKind::ItemClosed {
+                item,
+                status: ItemStatus::Completed,
+                content,
+                client_id: None,
+            };
+            event(out, self.place(session), kind);
+        }
+    }
+}
+
+/// How a turn ended. An end that this version does not know is no success.
+fn ending(result: Result<Value, CallError>) -> (TurnStatus, Option<RunError>) {
+    let failed = |code, message: String| {
+        let error = RunError { code, message };
+        (TurnStatus::Failed, Some(error))
+    };
+    let result = match result {
+        Ok(result) => result,
+        Err(error @ CallError::SignIn { .. }) => {
+            return failed(ErrorCode::SignIn, error.to_string());
+        }
+        Err(error @ CallError::NoConversation { .. }) => {
+            return failed(ErrorCode::Resume, error.to_string());
+        }
+        Err(error) => return failed(ErrorCode::Agent, error.to_string()),
+    };
+    let reason = text_of(&result, "stopReason").unwrap_or_default();
+    match reason.as_str() {
+        "end_turn" => (TurnStatus::Completed, None),
+        "cancelled" => (TurnStatus::Interrupted, None),
+        "max_tokens" => failed(
+            ErrorCode::Limit,
+            "the model reached its limit of tokens (max_tokens)".to_owned(),
+        ),
+        "max_turn_requests" => failed(
+            ErrorCode::Limit,
+            "the agent reached its limit of requests in a turn (max_turn_requests)".to_owned(),
+        ),
+        "refusal" => failed(ErrorCode::Agent, "the agent refused to go on".to_owned()),
+        other => failed(
+            ErrorCode::Protocol,
+            format!(
+                "the turn ended for a reason that this version does not know: `{}`",
+                cut(other, 120)
+            ),
+        ),
+    }
+}
