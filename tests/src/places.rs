@@ -49,24 +49,31 @@ pub fn model_server() -> PathBuf {
 /// The pinned codex: `PILOTHOUSE_CODEX`, else what `scripts/agents` has installed or now installs.
 pub fn codex() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    let find = || {
-        let output = Command::new(root().join("scripts/agents"))
-            .arg("codex")
-            .output()
-            .expect("scripts/agents can be run");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success(),
-            "scripts/agents could not install codex: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        PathBuf::from(
-            said.lines()
-                .last()
-                .expect("scripts/agents prints where codex is"),
-        )
-    };
-    given("PILOTHOUSE_CODEX").unwrap_or_else(|| FOUND.get_or_init(find).clone())
+    given("PILOTHOUSE_CODEX").unwrap_or_else(|| FOUND.get_or_init(|| pinned("codex")).clone())
+}
+
+/// The pinned copilot, which speaks ACP: `PILOTHOUSE_COPILOT`, else what `scripts/agents` has installed or now installs.
+pub fn copilot() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    given("PILOTHOUSE_COPILOT").unwrap_or_else(|| FOUND.get_or_init(|| pinned("copilot")).clone())
+}
+
+fn pinned(agent: &str) -> PathBuf {
+    let output = Command::new(root().join("scripts/agents"))
+        .arg(agent)
+        .output()
+        .expect("scripts/agents can be run");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "scripts/agents could not install {agent}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    PathBuf::from(
+        said.lines()
+            .last()
+            .expect("scripts/agents prints where it is"),
+    )
 }
 
 /// A file of tests/support.

@@ -14,8 +14,16 @@ use tempfile::TempDir;
 pub struct Setup {
     fakes: Vec<(String, Vec<String>)>,
     codex_arguments: Vec<String>,
+    acp: Vec<Acp>,
     state: Option<PathBuf>,
     program: Option<PathBuf>,
+}
+
+/// An agent that speaks ACP.
+struct Acp {
+    name: String,
+    command: Vec<String>,
+    env: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -37,6 +45,38 @@ impl Setup {
     pub fn codex_arguments(mut self, arguments: &[&str]) -> Self {
         self.codex_arguments = arguments.iter().map(|&text| text.to_owned()).collect();
         self
+    }
+
+    /// Another agent, which speaks ACP: its command line and what is added to its environment. A `{port}` in a value is the
+    /// scripted model's, and `{home}` a private directory.
+    pub fn acp(mut self, name: &str, command: &[&str], env: &[(&str, &str)]) -> Self {
+        self.acp.push(Acp {
+            name: name.to_owned(),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            env: env
+                .iter()
+                .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        });
+        self
+    }
+
+    /// Real copilot, as `copilot`, against the scripted model.
+    pub fn copilot(self) -> Self {
+        let copilot = places::copilot();
+        let command = [&*copilot.to_string_lossy(), "--acp"];
+        self.acp(
+            "copilot",
+            &command,
+            &[
+                ("HOME", "{home}"),
+                ("COPILOT_PROVIDER_BASE_URL", "http://127.0.0.1:{port}/v1"),
+                ("COPILOT_PROVIDER_TYPE", "openai"),
+                ("COPILOT_PROVIDER_API_KEY", "local"),
+                ("COPILOT_MODEL", "scripted"),
+                ("COPILOT_OFFLINE", "true"),
+            ],
+        )
     }
 
     /// Where the host keeps its state.
@@ -64,7 +104,11 @@ impl Setup {
         let codex_home = root.join("codex-home");
         write_codex_home(&codex_home, model.port());
         let config = root.join("host.toml");
-        fs::write(&config, self.config(root, &workspace, &codex_home)).expect("host.toml");
+        fs::write(
+            &config,
+            self.config(root, &workspace, &codex_home, model.port()),
+        )
+        .expect("host.toml");
         let state = self.state.unwrap_or_else(|| root.join("state"));
         let program = self.program.unwrap_or_else(places::pilothouse);
         let host = Host::start(program, root, state, config);
@@ -76,7 +120,7 @@ impl Setup {
         }
     }
 
-    fn config(&self, root: &Path, workspace: &Path, codex_home: &Path) -> String {
+    fn config(&self, root: &Path, workspace: &Path, codex_home: &Path, port: u16) -> String {
         let text = |value: &str| serde_json::Value::from(value).to_string();
         let path = |path: &Path| text(&path.to_string_lossy());
         let list = |parts: &[String]| {
@@ -114,8 +158,37 @@ impl Setup {
                 list(&command)
             );
         }
+        for agent in &self.acp {
+            let home = root.join(format!("home-of-{}", agent.name));
+            make_agent_home(&home);
+            let env: Vec<String> = agent
+                .env
+                .iter()
+                .map(|(name, value)| {
+                    let value = value
+                        .replace("{port}", &port.to_string())
+                        .replace("{home}", &home.to_string_lossy());
+                    format!("{name} = {}", text(&value))
+                })
+                .collect();
+            let _ = write!(
+                out,
+                "\n[agents.{}]\nprotocol = \"acp\"\ncommand = [{}]\nenv = {{ {} }}\n",
+                agent.name,
+                list(&agent.command),
+                env.join(", ")
+            );
+        }
         out
     }
+}
+
+/// A home whose cache is shared by all worlds: copilot unpacks 235 MB into it at its first start.
+fn make_agent_home(home: &Path) {
+    let cache = std::env::temp_dir().join("pilothouse-agents-cache");
+    fs::create_dir_all(home).expect("a home for the agent");
+    fs::create_dir_all(&cache).expect("a cache for agents");
+    std::os::unix::fs::symlink(&cache, home.join(".cache")).expect("a link to the cache");
 }
 
 /// A running world. Dropped, it is gone: host first, so that its agents go with it.
