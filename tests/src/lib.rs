@@ -35,6 +35,6 @@ pub use host::Host;
 pub use model::Model;
 pub use proxy::Proxy;
 pub use seed::Seed;
-pub use seen::{Seen, Timeline};
+pub use seen::{Board, Seen, Timeline};
 pub use until::{PATIENCE, until};
 pub use world::{Setup, World};

@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 /// Which way bytes go.
@@ -27,11 +28,18 @@ struct Line {
     refusing: bool,
     /// One number per cut: bytes of a connection made before are not let through any more.
     cuts: u64,
-    open: Vec<(TcpStream, TcpStream)>,
+    open: Vec<(u64, TcpStream, TcpStream)>,
+    /// Connections up to this number that lost their device: what it had sent is kept back for the host.
+    stranded: u64,
+    /// What the newest connection's device sent first.
+    recorded: Vec<u8>,
     /// Bytes passed or held so far.
     arrived: [u64; 2],
     connections: u64,
 }
+
+/// Bytes of a connection's beginning that are kept for [`Proxy::replay`].
+const RECORDED: usize = 64 * 1024;
 
 struct Shared {
     line: Mutex<Line>,
@@ -106,7 +114,44 @@ impl Proxy {
         self.shared.change(|line| {
             line.held = [false; 2];
             line.left = [None; 2];
+            line.stranded = 0;
         });
+    }
+
+    /// Takes the device away from every connection there is and keeps back what it had sent last: the host gets that with
+    /// [`Self::resume`], by then behind what later connections brought. Those pass freely.
+    pub fn strand(&self) {
+        self.shared.change(|line| {
+            line.held = [false; 2];
+            line.stranded = line.connections;
+            for (_, device, _) in &line.open {
+                let _ = device.shutdown(Shutdown::Both);
+            }
+        });
+    }
+
+    /// Sends the host over a connection of its own what the newest connection's device sent first, as somebody who
+    /// recorded it would; gives how many bytes the host answered before it ended the connection.
+    ///
+    /// # Errors
+    /// The host cannot be reached.
+    pub fn replay(&self) -> std::io::Result<u64> {
+        let bytes = self.shared.line().recorded.clone();
+        let address = *self
+            .shared
+            .host
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        // The host may have ended it before all was written.
+        let _ = stream.write_all(&bytes);
+        let mut answered = 0;
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = stream.read(&mut buffer) {
+            answered += length as u64;
+        }
+        Ok(answered)
     }
 
     /// Ends every connection at once, with what was kept back; later connections pass freely.
@@ -114,6 +159,7 @@ impl Proxy {
         self.shared.change(|line| {
             line.held = [false; 2];
             line.left = [None; 2];
+            line.stranded = 0;
             line.cut();
         });
     }
@@ -174,7 +220,7 @@ impl Drop for Proxy {
 impl Line {
     fn cut(&mut self) {
         self.cuts += 1;
-        for (device, host) in self.open.drain(..) {
+        for (_, device, host) in self.open.drain(..) {
             let _ = device.shutdown(Shutdown::Both);
             let _ = host.shutdown(Shutdown::Both);
         }
@@ -195,28 +241,41 @@ fn connect(shared: &Arc<Shared>, device: TcpStream) {
     };
     let _ = device.set_nodelay(true);
     let _ = host.set_nodelay(true);
-    let cuts = {
+    let (number, cuts) = {
         let mut line = shared.line();
-        line.open.push(open);
         line.connections += 1;
-        line.cuts
+        let number = line.connections;
+        line.open.push((number, open.0, open.1));
+        line.recorded.clear();
+        (number, line.cuts)
     };
     let up = shared.clone();
-    thread::spawn(move || pass(&up, Way::Up, cuts, device, back.1));
+    thread::spawn(move || {
+        pass(&up, Way::Up, number, cuts, device, back.1);
+        up.change(|line| line.open.retain(|(open, ..)| *open != number));
+    });
     let down = shared.clone();
-    thread::spawn(move || pass(&down, Way::Down, cuts, host, back.0));
+    thread::spawn(move || pass(&down, Way::Down, number, cuts, host, back.0));
 }
 
-fn pass(shared: &Shared, way: Way, cuts: u64, mut from: TcpStream, mut to: TcpStream) {
+fn pass(shared: &Shared, way: Way, number: u64, cuts: u64, mut from: TcpStream, mut to: TcpStream) {
     let mut buffer = [0; 16 * 1024];
     loop {
         let length = match from.read(&mut buffer) {
             Ok(0) | Err(_) => break,
             Ok(length) => length,
         };
-        shared.change(|line| line.arrived[way as usize] += length as u64);
+        shared.change(|line| {
+            line.arrived[way as usize] += length as u64;
+            if way == Way::Up && number == line.connections {
+                let room = RECORDED.saturating_sub(line.recorded.len());
+                line.recorded.extend(&buffer[..length.min(room)]);
+            }
+        });
         let mut line = shared.line();
-        while line.held[way as usize] && line.cuts == cuts {
+        while (line.held[way as usize] || (way == Way::Up && number <= line.stranded))
+            && line.cuts == cuts
+        {
             line = shared
                 .changed
                 .wait(line)
@@ -235,6 +294,10 @@ fn pass(shared: &Shared, way: Way, cuts: u64, mut from: TcpStream, mut to: TcpSt
         }
         drop(line);
         if to.write_all(&buffer[..passing]).is_err() {
+            // What the host tells a device that is away must not end the connection that the device's last words wait on.
+            if way == Way::Down && shared.line().stranded >= number {
+                continue;
+            }
             break;
         }
         if last {

@@ -54,14 +54,24 @@ impl Timeline {
     }
 }
 
+/// Gathers what a core delivers.
 #[derive(Default)]
-pub(crate) struct Board {
+pub struct Board {
     pub(crate) seen: Mutex<Seen>,
     pub(crate) changed: Condvar,
 }
 
 impl Board {
-    pub(crate) fn take(&self, batch: Batch) {
+    /// What is shown now.
+    pub fn seen(&self) -> Seen {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Takes a batch.
+    pub fn take(&self, batch: Batch) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = &mut *seen;
         match batch {

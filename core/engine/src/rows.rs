@@ -111,7 +111,8 @@ pub struct TimelineRow {
     pub closed_at_ms: Option<u64>,
     /// Whether it is only predicted.
     pub pending: bool,
-    /// How far a message of a person got; `Saved` while it is in the outbox.
+    /// How far a message of a person got: `Saved` while it is in the outbox; of one that stands in the log only what went
+    /// wrong (`Failed`, `Unknown`).
     pub delivery: Option<Delivery>,
 }
 

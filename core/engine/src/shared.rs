@@ -466,6 +466,13 @@ impl<'a> StoredThread<'a> {
         }
     }
 
+    pub(crate) fn message(&self, id: MessageId) -> Option<ConversationMessage> {
+        match self.row(RowKind::Message.key(id.as_bytes())) {
+            Some(Row::Message(message)) => Some(message),
+            _ => None,
+        }
+    }
+
     /// Requests of the window that are about an item, the first one first.
     pub(crate) fn about(&self, item: ItemId) -> Vec<RuntimeRequest> {
         let requests = self.rows.values().filter_map(|row| match row {
@@ -494,10 +501,7 @@ impl<'a> StoredThread<'a> {
             .collect();
         ids.into_iter()
             .filter(|id| !self.has_item(pilothouse_orchestrator::user_item(*id)))
-            .filter_map(|id| match self.row(RowKind::Message.key(id.as_bytes())) {
-                Some(Row::Message(message)) => Some(message),
-                _ => None,
-            })
+            .filter_map(|id| self.message(id))
             .collect()
     }
 }

@@ -4,7 +4,7 @@ use crate::rows::{ChangeRow, RequestOutline, RowContent, RowText, TimelineRow};
 use pilothouse_domain::{
     Body, ItemContent, ItemId, ItemStatus, MessageId, RequestId, RunId, RuntimeRequest, TurnItem,
     item::FileChange,
-    thread::{Attachment, Delivery},
+    thread::{Attachment, ConversationMessage, Delivery},
 };
 
 /// A body as a row holds it.
@@ -113,6 +113,25 @@ pub(crate) fn rows_of<'a>(
         }
     }
     rows
+}
+
+/// Says at the messages among some rows what went wrong on their way to the agent. Of one that stands in the log nothing
+/// else is told: its run's standing does that.
+pub(crate) fn tell_delivery(
+    rows: &mut [TimelineRow],
+    message: impl Fn(MessageId) -> Option<ConversationMessage>,
+) {
+    for row in rows {
+        if let RowContent::UserMessage {
+            message: Some(id), ..
+        } = &row.content
+            && row.delivery.is_none()
+        {
+            row.delivery = message(*id)
+                .map(|message| message.delivery)
+                .filter(|way| matches!(way, Delivery::Failed { .. } | Delivery::Unknown));
+        }
+    }
 }
 
 fn content_of(

@@ -9,7 +9,7 @@ use crate::{
     predict::Overlay,
     rows::{ActiveRow, QueueRow, RowContent, RowText, ThreadHeader, TimelineRow},
     shared::{Outstanding, Reading, Shared, StoredThread, asked_about},
-    views::item::{message_row, preview, row_of, rows_of},
+    views::item::{message_row, preview, row_of, rows_of, tell_delivery},
 };
 use pilothouse_domain::{
     Command, CommandBody, Event, HostId, ItemContent, ItemId, MessageId, Policy, Position, Row,
@@ -83,6 +83,7 @@ impl TimelineView {
         self.anchor = items.first().map(|item| item.position);
 
         let mut rows = rows_of(items, |item| stored.about(item), |id| stored.request(id));
+        tell_delivery(&mut rows, |id| stored.message(id));
         for waiting in stored.unshown_messages() {
             rows.push(message_row(
                 waiting.id,
@@ -425,7 +426,7 @@ pub(crate) fn page_rows(rows: &[Row]) -> Vec<TimelineRow> {
         Row::Item(item) => Some(item),
         _ => None,
     });
-    rows_of(
+    let mut shown = rows_of(
         items,
         |item| asked_about(requests.iter().copied(), item),
         |id| {
@@ -434,5 +435,12 @@ pub(crate) fn page_rows(rows: &[Row]) -> Vec<TimelineRow> {
                 .find(|request| request.id == id)
                 .map(|request| (*request).clone())
         },
-    )
+    );
+    tell_delivery(&mut shown, |id| {
+        rows.iter().find_map(|row| match row {
+            Row::Message(message) if message.id == id => Some(message.clone()),
+            _ => None,
+        })
+    });
+    shown
 }

@@ -4,11 +4,11 @@
 use super::Work;
 use crate::runtimes::SessionFacts;
 use pilothouse_domain::{
-    Cause, Event, MessageId, NativeId, ProviderEvent, ProviderEventKind, ProviderTurnId, Row,
-    RunId, ThreadId,
+    Cause, Effect, EffectKind, EffectOutcome, Event, MessageId, NativeId, ProviderEvent,
+    ProviderEventKind, ProviderTurnId, Row, RunId, ThreadId,
     binding::{Binding, BindingKey, BindingTarget},
     row::RowKind,
-    run::RunAttempt,
+    run::{ErrorCode, RunAttempt, RunError},
     thread::Delivery,
 };
 use pilothouse_orchestrator::Decision;
@@ -104,7 +104,68 @@ impl Work {
         }))
     }
 
-    /// Resolves the one delivery that can be unknown: that of the last run's message.
+    /// Records that a message was never handed over, where that is certain after the host's death: a conversation is bound,
+    /// on disk, before anything is said in it, and this thread has none. `false`: it is not certain, or no message.
+    pub(crate) fn never_sent(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        effect: &Effect,
+    ) -> Result<bool, StoreError> {
+        let EffectKind::SendTurn { message, .. } = &effect.kind else {
+            return Ok(false);
+        };
+        self.load(tx, thread)?;
+        let bound = self
+            .state(thread)
+            .is_none_or(|state| state.provider_thread.is_some());
+        if bound {
+            return Ok(false);
+        }
+        let reason = "it had not reached the agent when the host stopped".to_owned();
+        tx.effect_done(
+            effect.id,
+            &EffectOutcome::Failed {
+                error: RunError {
+                    code: ErrorCode::RuntimeLost,
+                    message: reason.clone(),
+                },
+            },
+        )?;
+        let delivery = Delivery::Failed { reason };
+        self.deliver(
+            tx,
+            thread,
+            Cause::Effect { effect: effect.id },
+            *message,
+            delivery,
+        )?;
+        Ok(true)
+    }
+
+    /// Appends how far a message got.
+    fn deliver(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        cause: Cause,
+        message: MessageId,
+        delivery: Delivery,
+    ) -> Result<(), StoreError> {
+        let events = vec![Event::MessageDelivery { message, delivery }];
+        self.append(
+            tx,
+            thread,
+            cause,
+            Decision {
+                events,
+                ..Decision::default()
+            },
+        )
+    }
+
+    /// Resolves deliveries that are unknown: of every message that the conversation holds, and of the last run's where the
+    /// conversation proves that it holds it not.
     fn resolve_delivery(
         &mut self,
         tx: &mut LedgerTx<'_>,
@@ -117,42 +178,35 @@ impl Work {
             .state(thread)
             .and_then(|state| state.last_run)
             .map(|run| run.id);
-        let Some(last) = last else { return Ok(()) };
-        let Some(Row::Run(run)) = tx.row(thread, RowKind::Run.key(last.as_bytes()))? else {
-            return Ok(());
-        };
-        let Some(message) = run.message else {
-            return Ok(());
-        };
-        let Some(Row::Message(row)) = tx.row(thread, RowKind::Message.key(message.as_bytes()))?
-        else {
-            return Ok(());
-        };
-        if row.delivery != Delivery::Unknown {
-            return Ok(());
-        }
-        let delivery = if ours.contains_key(&message) {
-            Delivery::Started
-        } else if proves_absence {
-            Delivery::Failed {
-                reason: "it had not reached the agent when the host stopped".into(),
-            }
-        } else {
-            return Ok(());
-        };
-        let events = vec![Event::MessageDelivery { message, delivery }];
-        let cause = Cause::Provider {
-            session: self.context(thread, facts).session,
-        };
-        self.append(
-            tx,
-            thread,
-            cause,
-            Decision {
-                events,
-                ..Decision::default()
+        let last = match last {
+            Some(run) => match tx.row(thread, RowKind::Run.key(run.as_bytes()))? {
+                Some(Row::Run(run)) => run.message,
+                _ => None,
             },
-        )
+            None => None,
+        };
+        let absent = last.filter(|message| proves_absence && !ours.contains_key(message));
+        for message in ours.keys().copied().chain(absent) {
+            let unknown = matches!(
+                tx.row(thread, RowKind::Message.key(message.as_bytes()))?,
+                Some(Row::Message(row)) if row.delivery == Delivery::Unknown
+            );
+            if !unknown {
+                continue;
+            }
+            let delivery = if ours.contains_key(&message) {
+                Delivery::Started
+            } else {
+                Delivery::Failed {
+                    reason: "it had not reached the agent when the host stopped".into(),
+                }
+            };
+            let cause = Cause::Provider {
+                session: self.context(thread, facts).session,
+            };
+            self.deliver(tx, thread, cause, message, delivery)?;
+        }
+        Ok(())
     }
 }
 

@@ -74,13 +74,23 @@ impl Ingesting<'_> {
                         Some(error.clone()),
                     );
                 } else {
+                    // Its attempt is over; that the message never left is true all the same.
+                    self.not_sent(message, error);
                     self.error_in(run, error);
                 }
             }
             EffectOutcome::Unknown => self.unknown_delivery(message),
+            // Its attempt had ended before the message could be handed over.
+            EffectOutcome::TurnEnded => {
+                let error = RunError {
+                    code: ErrorCode::Agent,
+                    message: "its run was stopped before the agent was given it".to_owned(),
+                };
+                self.not_sent(message, &error);
+            }
             // The agent put it into a turn that was going on: that turn's events come as those of this attempt.
             EffectOutcome::Steered => self.delivered(message),
-            EffectOutcome::TurnEnded | EffectOutcome::Acknowledged | EffectOutcome::Written => {}
+            EffectOutcome::Acknowledged | EffectOutcome::Written => {}
         }
     }
 
@@ -132,11 +142,7 @@ impl Ingesting<'_> {
     fn steer_missed(&mut self, run: RunId, message: MessageId) {
         let state = self.state();
         let kept_already = state.queue.iter().any(|queued| queued.message == message);
-        let read = matches!(
-            self.row(RowKind::Message, message.as_bytes()),
-            Some(Row::Message(row)) if row.delivery == Delivery::Started
-        );
-        if kept_already || read {
+        if kept_already || self.is_read(message) {
             return;
         }
         if state.is_full(Cap::Queue) {
@@ -244,12 +250,22 @@ impl Ingesting<'_> {
         });
     }
 
-    fn unknown_delivery(&mut self, message: MessageId) {
-        let read = matches!(
+    /// A message that did not leave, unless the agent's own events say that it has it.
+    fn not_sent(&mut self, message: MessageId, error: &RunError) {
+        if !self.is_read(message) {
+            self.undelivered(message, error);
+        }
+    }
+
+    fn is_read(&self, message: MessageId) -> bool {
+        matches!(
             self.row(RowKind::Message, message.as_bytes()),
             Some(Row::Message(row)) if row.delivery == Delivery::Started
-        );
-        if read {
+        )
+    }
+
+    fn unknown_delivery(&mut self, message: MessageId) {
+        if self.is_read(message) {
             return;
         }
         self.emit(Event::MessageDelivery {
