@@ -35,6 +35,7 @@ struct Line {
     recorded: Vec<u8>,
     /// Bytes passed or held so far.
     arrived: [u64; 2],
+    passed: [u64; 2],
     connections: u64,
 }
 
@@ -186,6 +187,11 @@ impl Proxy {
         self.shared.line().arrived[way as usize]
     }
 
+    /// Bytes that were passed on so far.
+    pub fn passed(&self, way: Way) -> u64 {
+        self.shared.line().passed[way as usize]
+    }
+
     /// Connections so far.
     pub fn connections(&self) -> u64 {
         self.shared.line().connections
@@ -300,6 +306,7 @@ fn pass(shared: &Shared, way: Way, number: u64, cuts: u64, mut from: TcpStream, 
             }
             break;
         }
+        shared.change(|line| line.passed[way as usize] += passing as u64);
         if last {
             shared.change(|line| {
                 line.left = [None; 2];

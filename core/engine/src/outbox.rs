@@ -57,6 +57,7 @@ impl Actor {
             .iter()
             .filter(|entry| {
                 entry.handed
+                    && !link.waits.is_waiting(entry.command.thread)
                     && up.in_flight.get(&entry.command.thread) != Some(&entry.command.id)
                     && !up.absent.contains(&entry.command.id)
                     && up.asked.insert(entry.command.id)
@@ -235,6 +236,13 @@ impl Actor {
             Durability::Lazy,
         );
         let Some(parked) = self.note("noting an outcome", parked) else {
+            // It was told once and is not on this disk: it is asked for again after a while, when there may be room.
+            if let Some(link) = self.hosts.get_mut(&host) {
+                link.waits.failed(entry.command.thread, Instant::now());
+                if let Some(up) = &mut link.up {
+                    up.asked.remove(&command);
+                }
+            }
             return;
         };
         if let Some(link) = self.hosts.get_mut(&host) {

@@ -16,8 +16,8 @@ use pilothouse_domain::{
     run::{ErrorCode, RunError},
 };
 use pilothouse_providers::contract::{
-    InterruptError, OpenError, OpenThread, RespondError, Response, SendError, SendTurn, Steer,
-    SteerError,
+    History, InterruptError, OpenError, OpenThread, RespondError, Response, SendError, SendTurn,
+    Steer, SteerError,
 };
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -387,6 +387,10 @@ impl Lane {
             && matches!(opened, Err(OpenError::NotFound { .. }))
         {
             opened = running.runtime.open_thread(open(None)).await;
+            // Nor is any message that was on its way into it.
+            if let Some(Conversation { native, .. }) = known.filter(|_| opened.is_ok()) {
+                self.compare_with(running, native, Vec::new()).await;
+            }
         }
         let native = opened.map_err(|error| match error {
             OpenError::NotFound { .. } => failed(
@@ -418,7 +422,8 @@ impl Lane {
                 "the ledger is closing",
             ));
         }
-        if known.is_some_and(|known| known.native == native && known.has_history) {
+        // Also one that has seen no run as far as the log knows: the message that was on its way may be there.
+        if known.is_some_and(|known| known.native == native) {
             self.compare_history(running, &native).await;
         }
         Ok(native)
@@ -429,27 +434,32 @@ impl Lane {
         let Some(history) = running.runtime.history() else {
             return;
         };
-        let proves_absence = history.proves_absence();
         match history.read(native.clone(), HISTORY_TURNS).await {
-            Ok(events) => {
-                let session = running.facts();
-                let past = Past {
-                    conversation: native.clone(),
-                    events,
-                    proves_absence,
-                };
-                self.ask(|reply| Job::History {
-                    thread: self.thread,
-                    session,
-                    past,
-                    reply,
-                })
-                .await;
-            }
+            Ok(events) => self.compare_with(running, native, events).await,
             Err(error) => {
                 tracing::warn!(%error, thread = %self.thread, "a resumed conversation could not be read back");
             }
         }
+    }
+
+    async fn compare_with(&self, running: &Running, native: &NativeId, events: Vec<ProviderEvent>) {
+        let session = running.facts();
+        let past = Past {
+            conversation: native.clone(),
+            events,
+            turns: HISTORY_TURNS,
+            proves_absence: running
+                .runtime
+                .history()
+                .is_some_and(History::proves_absence),
+        };
+        self.ask(|reply| Job::History {
+            thread: self.thread,
+            session,
+            past,
+            reply,
+        })
+        .await;
     }
 
     /// Brings an event to the writer and waits until it is in the log.

@@ -124,13 +124,20 @@ impl Oracle<'_> {
                 format!("{name} is shown as started and never reached the agent"),
             ),
             None | Some("started") => {}
-            Some("failed") if arrived => self.found.wrong(
-                "lost",
-                format!(
-                    "{name} reached the agent and is shown as {}",
-                    row["delivery"]
-                ),
-            ),
+            // An agent that died before it had taken it kept nothing of it.
+            Some("failed")
+                if arrived
+                    && (self.journal.taken(name).is_some()
+                        || self.doubtful(sent.at, None).is_none()) =>
+            {
+                self.found.wrong(
+                    "lost",
+                    format!(
+                        "{name} reached the agent and is shown as {}",
+                        row["delivery"]
+                    ),
+                );
+            }
             Some("failed") => self.found.refused += 1,
             Some("on_host") if removed.contains(run) && !arrived => self.found.refused += 1,
             Some("unknown") => {

@@ -4,9 +4,11 @@ use crate::stories::says;
 use pilothouse_domain::Mode;
 use pilothouse_engine::{DeliveryState, RowContent};
 use pilothouse_tests::{
-    Setup, World,
+    Device, Proxy, Setup, World,
     mount::{self, Mount},
     process::Process,
+    proxy::Way,
+    until,
 };
 use serde_json::json;
 use std::{
@@ -112,6 +114,43 @@ fn what_an_agent_says_while_the_disk_is_full_is_kept_and_holds_nobody_up() {
     );
     device.same_as(&world.host, speaking);
     world.host.verify();
+}
+
+#[test]
+fn an_outcome_that_came_while_the_devices_disk_was_full_is_known_once_there_is_room() {
+    if !mount::allowed() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let _small = Mount::tmpfs(dir.path(), 6 * 1024);
+    let world = Setup::new().start();
+    let proxy = Proxy::start(world.host.address());
+    let data = dir.path().join("phone");
+    let device = Device::pair(&data, "phone", &world.host, Some(proxy.address()));
+    world.model.script("after", &says("Room."));
+    let thread = device.new_thread("codex", Mode::Ask);
+    // The file that takes what is new may have some room inside: in several rounds it has none.
+    for ordinal in 1..=4 {
+        proxy.hold(Way::Down);
+        let sent = device.say(thread, "[[script:after]]");
+        until("the host to commit", || {
+            let outcome = world.host.outcome(sent.command_id());
+            outcome.ok_or_else(|| "no outcome".to_owned())
+        });
+        fill(dir.path());
+        let before = proxy.passed(Way::Down);
+        proxy.resume();
+        until("the device to be told", || {
+            let passed = proxy.passed(Way::Down);
+            (passed > before)
+                .then_some(())
+                .ok_or_else(|| format!("{passed} bytes"))
+        });
+        fs::remove_file(dir.path().join("filler")).unwrap();
+        device.accepted(&sent);
+        device.completed(thread, ordinal);
+        device.same_as(&world.host, thread);
+    }
 }
 
 #[test]

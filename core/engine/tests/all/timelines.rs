@@ -261,6 +261,43 @@ fn a_prediction_keeps_its_row_when_the_ledger_confirms_it() {
 }
 
 #[test]
+fn what_went_wrong_with_a_message_that_stands_in_the_log_is_shown_at_it() {
+    use pilothouse_domain::thread::Delivery;
+    let (host, device, _) = start();
+    let created = device.create("Mine");
+    assert!(accepted(&created));
+    let thread = created.thread();
+    let sent = device.send(thread, "hello");
+    assert!(accepted(&sent));
+    let timeline = device.timeline(thread);
+    let shown = timeline.until("the log holds it", |shown| {
+        shown.header().synchronised && shown.rows.len() == 1 && !shown.rows[0].pending
+    });
+    assert_eq!(shown.rows[0].delivery, None);
+    let failed = Delivery::Failed {
+        reason: "it had not reached the agent".to_owned(),
+    };
+    for delivery in [Delivery::Unknown, failed] {
+        let event = Event::MessageDelivery {
+            message: sent.command_id().derive("message"),
+            delivery: delivery.clone(),
+        };
+        host.append(thread, vec![event]);
+        timeline.until("it says so", |shown| {
+            shown.rows[0].delivery.as_ref() == Some(&delivery)
+        });
+    }
+    let event = Event::MessageDelivery {
+        message: sent.command_id().derive("message"),
+        delivery: Delivery::Started,
+    };
+    host.append(thread, vec![event]);
+    timeline.until("it has reached the agent after all", |shown| {
+        shown.rows[0].delivery.is_none()
+    });
+}
+
+#[test]
 fn an_observation_that_was_closed_gets_nothing_more() {
     let (host, device, thread) = start();
     let timeline = device.timeline(thread);

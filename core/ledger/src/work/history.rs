@@ -7,6 +7,7 @@ use pilothouse_domain::{
     Cause, Effect, EffectKind, EffectOutcome, Event, MessageId, NativeId, ProviderEvent,
     ProviderEventKind, ProviderTurnId, Row, RunId, ThreadId,
     binding::{Binding, BindingKey, BindingTarget},
+    item::Position,
     row::RowKind,
     run::{ErrorCode, RunAttempt, RunError},
     thread::Delivery,
@@ -19,6 +20,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Past {
     pub(crate) conversation: NativeId,
     pub(crate) events: Vec<ProviderEvent>,
+    /// How many of the newest turns were asked for.
+    pub(crate) turns: u32,
     /// See `History::proves_absence`.
     pub(crate) proves_absence: bool,
 }
@@ -69,7 +72,7 @@ impl Work {
         if foreign > 0 {
             tracing::warn!(%thread, items = foreign, "the conversation went on elsewhere; that part is not shown");
         }
-        self.resolve_delivery(tx, thread, facts, &ours, past.proves_absence)
+        self.resolve_delivery(tx, thread, facts, &ours, past)
     }
 
     /// The attempt that sent a message, as the target of its turn's binding.
@@ -164,28 +167,24 @@ impl Work {
         )
     }
 
-    /// Resolves deliveries that are unknown: of every message that the conversation holds, and of the last run's where the
-    /// conversation proves that it holds it not.
+    /// Resolves deliveries that are unknown: of every message that the conversation holds, and of those that began a recent
+    /// run where the conversation proves that it holds them not.
     fn resolve_delivery(
         &mut self,
         tx: &mut LedgerTx<'_>,
         thread: ThreadId,
         facts: &SessionFacts,
         ours: &BTreeMap<MessageId, NativeId>,
-        proves_absence: bool,
+        past: &Past,
     ) -> Result<(), StoreError> {
-        let last = self
-            .state(thread)
-            .and_then(|state| state.last_run)
-            .map(|run| run.id);
-        let last = match last {
-            Some(run) => match tx.row(thread, RowKind::Run.key(run.as_bytes()))? {
-                Some(Row::Run(run)) => run.message,
-                _ => None,
-            },
-            None => None,
+        let absent = if past.proves_absence {
+            recent_messages(tx, thread, past.turns)?
+        } else {
+            Vec::new()
         };
-        let absent = last.filter(|message| proves_absence && !ours.contains_key(message));
+        let absent = absent
+            .into_iter()
+            .filter(|message| !ours.contains_key(message));
         for message in ours.keys().copied().chain(absent) {
             let unknown = matches!(
                 tx.row(thread, RowKind::Message.key(message.as_bytes()))?,
@@ -208,6 +207,32 @@ impl Work {
         }
         Ok(())
     }
+}
+
+/// Bytes of rows that are looked through for recent runs.
+const RECENT_BYTES: usize = 256 * 1024;
+
+/// The messages that began the newest runs: so few of them that the turn of each would be among the newest `turns`.
+fn recent_messages(
+    tx: &LedgerTx<'_>,
+    thread: ThreadId,
+    turns: u32,
+) -> Result<Vec<MessageId>, StoreError> {
+    let end = Position {
+        run: u32::MAX,
+        arrival: u64::MAX >> 1,
+    };
+    let rows = tx.items_before(thread, end, RECENT_BYTES)?.rows;
+    let mut runs: Vec<_> = rows
+        .into_iter()
+        .filter_map(|row| match row {
+            Row::Run(run) => Some((run.ordinal?, run.message?)),
+            _ => None,
+        })
+        .collect();
+    runs.sort_unstable();
+    let oldest = runs.len().saturating_sub(turns as usize);
+    Ok(runs.drain(oldest..).map(|(_, message)| message).collect())
 }
 
 fn run_of(
