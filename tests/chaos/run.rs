@@ -93,7 +93,7 @@ impl Options {
             }
         }
         if options.families.is_empty() {
-            options.families = vec![Family::Codex];
+            options.families = vec![Family::Codex, Family::Acp];
         }
         Ok(options)
     }

@@ -149,7 +149,7 @@ impl Stage {
         fs::write(root.join("journal.jsonl"), "").expect("the journal");
         let toml = root.join("host.toml");
         fs::write(&toml, config(story, &root, plant)).expect("host.toml");
-        let host = Host::start(&root, host_disk.join("state"), toml);
+        let host = Host::start(places::pilothouse(), &root, host_disk.join("state"), toml);
         let mut stage = Self {
             proxies: (0..story.devices)
                 .map(|_| Proxy::start(host.address()))
