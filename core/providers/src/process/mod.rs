@@ -7,8 +7,10 @@
 //!   follows the spawning *thread*, and a worker thread of a runtime may end at any time.
 //! - The exit is waited for without reaping first, so the process id stays reserved until the whole group has been killed:
 //!   no signal ever reaches a stranger that got the same number.
+//! - What the process started in other groups and sessions is ended with it (`descendants`), however it ended.
 //! - stderr is always drained, into a ring of [`STDERR_RING`] bytes, and given out redacted only.
 
+mod descendants;
 mod exec;
 mod pid_file;
 mod redact;
@@ -143,11 +145,13 @@ impl BoundProcess {
         let program = words
             .next()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no command is given"))?;
+        let mark = descendants::new_mark();
         let mut command = Command::new(program);
         command
             .args(words)
             .args(arguments)
             .envs(&launch.env)
+            .env(descendants::VARIABLE, &mark)
             .current_dir(&launch.cwd)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -167,13 +171,13 @@ impl BoundProcess {
             .ok_or_else(|| io::Error::other("the system gave a process id out of range"))?;
         let pid_file = launch.pid_file.clone();
         let recorded = match &pid_file {
-            Some(path) => pid_file::write(path, child.id()),
+            Some(path) => pid_file::write(path, child.id(), &mark),
             None => Ok(()),
         };
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let alive = Arc::new(Mutex::new(true));
         let (ended, exit) = watch::channel(None);
-        watch_exit(child, pid, Arc::clone(&alive), ended, pid_file)?;
+        watch_exit(child, pid, Arc::clone(&alive), ended, pid_file, mark)?;
         let redactor = Redactor::new(
             launch
                 .env
@@ -235,7 +239,7 @@ impl BoundProcess {
         self.exit.borrow().is_some()
     }
 
-    /// Sends a signal to its group.
+    /// Sends a signal to its group; SIGKILL also to everything else that it started.
     ///
     /// # Errors
     /// `NotFound` once it has ended.
@@ -247,7 +251,15 @@ impl BoundProcess {
                 "the agent's process has ended",
             ));
         }
+        // While it lives its children can be told from strangers, whatever they did to their environment.
+        let below = match signal {
+            Signal::KILL => descendants::of(self.id()),
+            _ => Vec::new(),
+        };
         kill_process_group(self.pid, signal)?;
+        for held in below {
+            held.kill();
+        }
         Ok(())
     }
 
@@ -292,6 +304,7 @@ fn watch_exit(
     alive: Arc<Mutex<bool>>,
     ended: watch::Sender<Option<Exit>>,
     pid_file: Option<PathBuf>,
+    mark: String,
 ) -> io::Result<()> {
     std::thread::Builder::new()
         .name("agent-exit".to_owned())
@@ -305,6 +318,14 @@ fn watch_exit(
                 *alive = false;
                 child.wait().ok()
             };
+            let left = descendants::kill_marked(&mark);
+            if left > 0 {
+                tracing::info!(
+                    agent = child.id(),
+                    left,
+                    "ended what an agent had left behind"
+                );
+            }
             if let Some(path) = pid_file {
                 pid_file::remove(&path, child.id());
             }

@@ -1,5 +1,6 @@
 //! Which process a host left behind: id, start time and boot, so that only the same process is killed.
 
+use super::descendants;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -17,6 +18,9 @@ struct Record {
     /// Clock ticks since boot: field 22 of `/proc/PID/stat`.
     start_time: u64,
     boot_id: String,
+    /// What its descendants carry in their environment; empty in records of earlier versions.
+    #[serde(default)]
+    mark: String,
 }
 
 /// What became of a recorded process.
@@ -26,18 +30,19 @@ pub enum Recorded {
     Nothing,
     /// It had ended before: another process, or none, has its number.
     Gone,
-    /// It was alive and has been killed with its group.
+    /// It was alive, or processes that it had started were, and they have been killed.
     Killed,
 }
 
 /// Records a process. Written aside and renamed, so that a file is whole or not there.
-pub(super) fn write(path: &Path, pid: u32) -> io::Result<()> {
+pub(super) fn write(path: &Path, pid: u32, mark: &str) -> io::Result<()> {
     let start_time = start_time(pid)
         .ok_or_else(|| io::Error::other(format!("cannot read when process {pid} was started")))?;
     let record = Record {
         pid,
         start_time,
         boot_id: boot_id()?,
+        mark: mark.to_owned(),
     };
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
@@ -54,8 +59,9 @@ pub(super) fn remove(path: &Path, pid: u32) {
     }
 }
 
-/// Kills the group of the process that a former host recorded, if it is still the same process, and removes the record.
-/// Called at boot, before anything is reconciled; blocks until the process is gone, at most 5 s.
+/// Kills the group of the process that a former host recorded, if it is still the same process, and everything that it left
+/// behind, and removes the record. Called at boot, before anything is reconciled; blocks until the process is gone, at most
+/// 5 s.
 ///
 /// # Errors
 /// If it could not be killed, or is not gone within 5 s.
@@ -70,9 +76,11 @@ pub fn kill_recorded(path: &Path) -> io::Result<Recorded> {
         });
     };
     let same = || start_time(record.pid) == Some(record.start_time);
-    let outcome = if record.boot_id != boot_id()? || !same() {
+    let this_boot = record.boot_id == boot_id()?;
+    let mut outcome = if !this_boot || !same() {
         Recorded::Gone
     } else {
+        let below = descendants::of(record.pid);
         let pid = i32::try_from(record.pid)
             .ok()
             .and_then(Pid::from_raw)
@@ -80,6 +88,9 @@ pub fn kill_recorded(path: &Path) -> io::Result<Recorded> {
         match kill_process_group(pid, Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => return Err(error.into()),
+        }
+        for held in below {
+            held.kill();
         }
         let began = Instant::now();
         while same() && !is_zombie(record.pid) {
@@ -93,6 +104,9 @@ pub fn kill_recorded(path: &Path) -> io::Result<Recorded> {
         }
         Recorded::Killed
     };
+    if this_boot && !record.mark.is_empty() && descendants::kill_marked(&record.mark) > 0 {
+        outcome = Recorded::Killed;
+    }
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(outcome),
@@ -119,6 +133,12 @@ fn stat_fields(pid: u32) -> Option<Vec<String>> {
 fn start_time(pid: u32) -> Option<u64> {
     // Field 22 of the line is the 20th after the name.
     stat_fields(pid)?.get(19)?.parse().ok()
+}
+
+/// The process that started it, or that it was given to.
+pub(super) fn parent(pid: u32) -> Option<u32> {
+    // Field 4 of the line is the second after the name.
+    stat_fields(pid)?.get(1)?.parse().ok()
 }
 
 fn is_zombie(pid: u32) -> bool {

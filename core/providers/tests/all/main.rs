@@ -7,6 +7,7 @@
 )]
 
 mod acp_codec;
+mod descendants;
 mod hostile;
 mod labels;
 mod misbehaving;

@@ -242,7 +242,7 @@ async fn stopping_kills_the_whole_group() {
 }
 
 /// Waits until no such process runs. One that was killed can be a zombie until its new parent reaps it.
-async fn assert_gone(pid: u32) {
+pub(crate) async fn assert_gone(pid: u32) {
     tokio::time::timeout(PATIENCE, async {
         while std::fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
@@ -264,9 +264,10 @@ async fn a_recorded_process_is_killed_by_the_next_host_but_not_a_stranger_with_i
 
     let (process, _pipes) = BoundProcess::spawn(&launch, &[]).await.unwrap();
     let record = std::fs::read_to_string(&path).unwrap();
-    // The same number, started at another time.
+    // The same number, started at another time by somebody else.
     let mut stranger: serde_json::Value = serde_json::from_str(&record).unwrap();
     stranger["start_time"] = 1.into();
+    stranger["mark"] = "another".into();
     let other = dir.path().join("other.json");
     std::fs::write(&other, stranger.to_string()).unwrap();
     assert_eq!(kill_recorded(&other).unwrap(), Recorded::Gone);
