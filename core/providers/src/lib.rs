@@ -15,4 +15,5 @@ pub mod codex;
 pub mod contract;
 pub mod process;
 pub mod registry;
+pub mod replay;
 mod rpc;

@@ -14,4 +14,5 @@ mod misbehaving;
 mod real;
 mod recordings;
 mod replay;
+mod replaying;
 mod support;
