@@ -3,7 +3,8 @@
 use crate::rows::{ThreadHeader, ThreadRow};
 use pilothouse_domain::ItemId;
 use pilothouse_engine::{
-    AppendText, Batch as EngineBatch, DeliveryRow, HostRow, InboxRow, ListOp, TimelineRow,
+    AppendText, Batch as EngineBatch, DeliveryRow, HostRow, InboxRow, ListOp, ThreadCounts,
+    TimelineRow,
 };
 
 macro_rules! list_op {
@@ -59,6 +60,24 @@ from_list_op!(
     DeliveryOp: DeliveryRow
 );
 
+/// How many threads there are, on the host of a list's filter or on all, whatever a window shows of them. Threads that
+/// are only predicted do not count.
+#[uniffi::remote(Record)]
+pub struct ThreadCounts {
+    /// All that are not archived.
+    pub all: u64,
+    /// Those in which something waits for a person.
+    pub waiting: u64,
+    /// Those that work without one.
+    pub running: u64,
+    /// Those whose last run failed.
+    pub failed: u64,
+    /// Those that are put away.
+    pub archived: u64,
+    /// Commands of this device that wait to be confirmed.
+    pub outstanding: u32,
+}
+
 /// Text that was added to an open item.
 #[uniffi::remote(Record)]
 pub struct AppendText {
@@ -88,8 +107,12 @@ pub enum Batch {
     Threads {
         /// Whether to begin anew.
         reset: bool,
-        /// Steps, in order.
+        /// Steps, in order. What leaves the window at its end is removed: it is still there, only older.
         ops: Vec<ThreadOp>,
+        /// How many threads there are now.
+        counts: ThreadCounts,
+        /// Whether older threads exist than those shown.
+        more: bool,
     },
     /// Of `Scope.Timeline`.
     Timeline {
@@ -128,9 +151,11 @@ impl From<EngineBatch> for Batch {
                 reset: list.reset,
                 ops: ops(list.ops),
             },
-            EngineBatch::Threads(list) => Self::Threads {
-                reset: list.reset,
-                ops: ops(list.ops),
+            EngineBatch::Threads(threads) => Self::Threads {
+                reset: threads.list.reset,
+                ops: ops(threads.list.ops),
+                counts: threads.counts,
+                more: threads.more,
             },
             EngineBatch::Timeline(timeline) => Self::Timeline {
                 reset: timeline.reset,

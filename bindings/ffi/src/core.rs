@@ -8,8 +8,8 @@ use crate::{
 };
 use pilothouse_domain::{CommandId, HostId, Refusal, RequestId, ThreadId, command::Notice};
 use pilothouse_engine::{
-    Core as Engine, CoreConfig as EngineConfig, Environment, Network, NewCommand, Scope,
-    SystemPlatform, TicketOutcome,
+    Core as Engine, CoreConfig as EngineConfig, Environment, Network, NewCommand, Scope, Standing,
+    SystemPlatform, ThreadFilter, TicketOutcome,
 };
 use std::{path::PathBuf, sync::Arc};
 
@@ -29,8 +29,13 @@ pub struct CoreConfig {
 pub enum Scope {
     /// Paired hosts and how their links stand.
     Hosts,
-    /// All threads of all hosts, the one that changed last first.
-    Threads,
+    /// The newest of the threads that fit a filter, the one that changed last first.
+    Threads {
+        /// Which threads.
+        filter: ThreadFilter,
+        /// How many are shown at most, from 1 to 1,000.
+        limit: u32,
+    },
     /// One thread.
     Timeline {
         /// Its host.
@@ -40,10 +45,34 @@ pub enum Scope {
         /// How many of the newest items are shown, at least 1.
         tail: u32,
     },
-    /// What waits for a person, over all hosts, the one that waits longest first.
+    /// What waits for a person, over all hosts, the one that waits longest first; at most 1,000.
     Inbox,
     /// What is in the outbox, in order.
     Delivery,
+}
+
+/// Which threads a list holds.
+#[uniffi::remote(Record)]
+pub struct ThreadFilter {
+    /// Those of a host; `null` for those of all hosts.
+    pub host: Option<HostId>,
+    /// Those that stand so; `null` for all that are not archived.
+    pub standing: Option<Standing>,
+}
+
+/// Where a thread stands, as lists sort it: the first that fits.
+#[uniffi::remote(Enum)]
+pub enum Standing {
+    /// Something in it waits for a person.
+    Waiting,
+    /// A run is worked on, or one waits in a queue that goes on.
+    Running,
+    /// It is put away.
+    Archived,
+    /// Its last run failed.
+    Failed,
+    /// Nothing goes on in it.
+    Resting,
 }
 
 /// What the core may count on.

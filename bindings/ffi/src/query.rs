@@ -1,14 +1,26 @@
 //! Questions that are asked once.
 
-use crate::core::CommandOutcome;
+use crate::{core::CommandOutcome, rows::ThreadRow};
 use pilothouse_domain::{
     BlobHash, CommandId, ContentHash, HostId, Position, RequestId, RequestStatus, ThreadId,
 };
-use pilothouse_engine::{DeliveryRow, Page as EnginePage, Query as EngineQuery, TimelineRow};
+use pilothouse_engine::{
+    DeliveryRow, Page as EnginePage, Query as EngineQuery, ThreadCounts, ThreadFilter, ThreadPlace,
+    TimelineRow,
+};
 
 /// Asks for something once.
 #[derive(Debug, Clone, uniffi::Enum)]
 pub enum Query {
+    /// Threads behind a place of the list, from what this device holds.
+    Threads {
+        /// Which threads.
+        filter: ThreadFilter,
+        /// The place of the last thread known; `null` begins with the newest.
+        after: Option<ThreadPlace>,
+        /// How many at most, from 1 to 1,000.
+        limit: u32,
+    },
     /// Items before a place, from this device or from the host.
     OlderItems {
         /// The host.
@@ -24,7 +36,7 @@ pub enum Query {
     Request {
         /// The host.
         host: HostId,
-        /// The thread; `null` looks in the inbox only.
+        /// The thread; `null` looks in the inbox and in every thread that was opened here.
         thread: Option<ThreadId>,
         /// The request.
         request: RequestId,
@@ -50,6 +62,15 @@ pub enum Query {
 impl From<Query> for EngineQuery {
     fn from(query: Query) -> Self {
         match query {
+            Query::Threads {
+                filter,
+                after,
+                limit,
+            } => Self::Threads {
+                filter,
+                after,
+                limit,
+            },
             Query::OlderItems {
                 host,
                 thread,
@@ -86,9 +107,29 @@ impl From<Query> for EngineQuery {
     }
 }
 
+/// A place in the list of threads: what changed last stands first, then the greater id.
+#[uniffi::remote(Record)]
+pub struct ThreadPlace {
+    /// Host time of the thread's last entry, Unix ms.
+    pub updated_at_ms: u64,
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its host.
+    pub host: HostId,
+}
+
 /// The answer to a `Query`.
 #[derive(Debug, Clone, uniffi::Enum)]
 pub enum Page {
+    /// Threads.
+    Threads {
+        /// The threads, in the list's order.
+        rows: Vec<ThreadRow>,
+        /// How many there are in all.
+        counts: ThreadCounts,
+        /// Whether others follow.
+        more: bool,
+    },
     /// Older items, oldest first.
     Items {
         /// The items.
@@ -132,6 +173,11 @@ pub enum Page {
 impl From<EnginePage> for Page {
     fn from(page: EnginePage) -> Self {
         match page {
+            EnginePage::Threads(page) => Self::Threads {
+                rows: page.rows.into_iter().map(Into::into).collect(),
+                counts: page.counts,
+                more: page.more,
+            },
             EnginePage::Items { rows, older } => Self::Items { rows, older },
             EnginePage::Request(page) => Self::Request {
                 request: page.request.id,

@@ -141,6 +141,41 @@ pub struct ThreadSummary {
     pub seq: u64,
 }
 
+/// Where a thread stands, as lists sort it: the first that fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// Something in it waits for a person.
+    Waiting,
+    /// A run is worked on, or one waits in a queue that goes on.
+    Running,
+    /// It is put away.
+    Archived,
+    /// Its last run failed.
+    Failed,
+    /// Nothing goes on in it.
+    Resting,
+}
+
+impl ThreadSummary {
+    /// Where the thread stands.
+    pub fn standing(&self) -> Standing {
+        if self.waiting != WaitingCounts::default() {
+            Standing::Waiting
+        } else if self.active.is_some() || (self.queued > 0 && self.held.is_none()) {
+            Standing::Running
+        } else if self.archived {
+            Standing::Archived
+        } else if self
+            .last_run
+            .is_some_and(|run| run.status == RunStatus::Failed)
+        {
+            Standing::Failed
+        } else {
+            Standing::Resting
+        }
+    }
+}
+
 /// The run being worked on, as a list shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveSummary {

@@ -3,13 +3,14 @@
 use crate::{
     batch::Batch,
     error::QueryError,
-    rows::{DeliveryRow, TimelineRow},
+    rows::{DeliveryRow, ThreadCounts, ThreadRow, TimelineRow},
 };
 use pilothouse_domain::{
     BlobHash, CommandBody, CommandId, ContentHash, Cursor, Digest, HostId, Position, Refusal,
     RequestId, RequestStatus, RuntimeRequest, ThreadId, command::Notice,
 };
 use pilothouse_orchestrator::Decision;
+use pilothouse_store::{ThreadFilter, ThreadPlace};
 use pilothouse_wire::identity::{DeviceKey, DeviceKeyError};
 use std::{path::PathBuf, sync::Arc};
 
@@ -96,13 +97,24 @@ pub enum TicketOutcome {
     },
 }
 
+/// Threads that one window or page of the list shows at most.
+pub const MOST_LISTED: u32 = 1_000;
+/// Requests that the inbox shows at most.
+pub const MOST_IN_INBOX: usize = 1_000;
+
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Paired hosts and how their links stand.
     Hosts,
-    /// All threads of all hosts, the one that changed last first.
-    Threads,
+    /// The newest of the threads that fit a filter, over all hosts, the one that changed last first.
+    Threads {
+        /// Which threads.
+        filter: ThreadFilter,
+        /// How many are shown at most, from 1 to [`MOST_LISTED`]; for older ones observe with a greater limit, or ask
+        /// for pages with [`Query::Threads`].
+        limit: u32,
+    },
     /// One thread.
     Timeline {
         /// Its host.
@@ -112,7 +124,8 @@ pub enum Scope {
         /// How many of the newest items are shown, at least 1; it grows with new ones until twice as many are shown.
         tail: u32,
     },
-    /// What waits for a person, over all hosts, the one that waits longest first.
+    /// What waits for a person, over all hosts, the one that waits longest first: all of it, up to the
+    /// [`MOST_IN_INBOX`] that wait longest ([`crate::HostRow::waiting`] counts the others, too).
     Inbox,
     /// What is in the outbox, in order.
     Delivery,
@@ -135,6 +148,22 @@ impl<F: Fn(Batch) + Send + Sync> Sink for F {
 /// Asks for something once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
+    /// Threads behind a place of the list, from what is held.
+    Threads {
+        /// Which threads.
+        filter: ThreadFilter,
+        /// The place, that of the last thread known; `None` begins with the newest.
+        after: Option<ThreadPlace>,
+        /// How many at most, from 1 to [`MOST_LISTED`].
+        limit: u32,
+    },
+    /// Threads, archived or not, whose id begins so, in no particular order; from what is held.
+    ThreadsNamed {
+        /// The first letters of the id, or all of them.
+        beginning: String,
+        /// How many at most, from 1 to [`MOST_LISTED`].
+        limit: u32,
+    },
     /// Items before a place, newest page first. From what is held, else from the host.
     OlderItems {
         /// The host.
@@ -150,7 +179,7 @@ pub enum Query {
     Request {
         /// The host.
         host: HostId,
-        /// The thread; `None` looks in the inbox only.
+        /// The thread; `None` looks in the inbox and in every thread that was opened here.
         thread: Option<ThreadId>,
         /// The request.
         request: RequestId,
@@ -183,6 +212,8 @@ pub enum Query {
 /// The answer to a [`Query`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Page {
+    /// Threads.
+    Threads(ThreadPage),
     /// Older items, oldest first.
     Items {
         /// The items.
@@ -215,6 +246,17 @@ pub enum Page {
         /// What came of it.
         outcome: Option<TicketOutcome>,
     },
+}
+
+/// A page of the list of threads.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ThreadPage {
+    /// The threads, in the list's order.
+    pub rows: Vec<ThreadRow>,
+    /// How many there are in all.
+    pub counts: ThreadCounts,
+    /// Whether others follow.
+    pub more: bool,
 }
 
 /// A request with where it stands.

@@ -1,6 +1,8 @@
 //! What an observer is given: batches of list operations, to be applied in order.
 
-use crate::rows::{DeliveryRow, HostRow, InboxRow, ThreadHeader, ThreadRow, TimelineRow};
+use crate::rows::{
+    DeliveryRow, HostRow, InboxRow, ThreadCounts, ThreadHeader, ThreadRow, TimelineRow,
+};
 use pilothouse_domain::ItemId;
 
 /// One delivery to a [`crate::Sink`].
@@ -9,7 +11,7 @@ pub enum Batch {
     /// Of [`crate::Scope::Hosts`].
     Hosts(ListBatch<HostRow>),
     /// Of [`crate::Scope::Threads`].
-    Threads(ListBatch<ThreadRow>),
+    Threads(ThreadsBatch),
     /// Of [`crate::Scope::Timeline`].
     Timeline(Box<TimelineBatch>),
     /// Of [`crate::Scope::Inbox`].
@@ -23,11 +25,29 @@ impl Batch {
     pub fn is_reset(&self) -> bool {
         match self {
             Self::Hosts(batch) => batch.reset,
-            Self::Threads(batch) => batch.reset,
+            Self::Threads(batch) => batch.list.reset,
             Self::Timeline(batch) => batch.reset,
             Self::Inbox(batch) => batch.reset,
             Self::Delivery(batch) => batch.reset,
         }
+    }
+}
+
+/// Changes of the window that a list of threads shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadsBatch {
+    /// Changes of the rows. What leaves the window at its end is removed: it is still there, only older.
+    pub list: ListBatch<ThreadRow>,
+    /// How many threads there are now.
+    pub counts: ThreadCounts,
+    /// Whether older threads exist than those shown.
+    pub more: bool,
+}
+
+impl ThreadsBatch {
+    /// Applies the batch to the rows of a window, as an observer does.
+    pub fn apply(&self, rows: &mut Vec<ThreadRow>) {
+        self.list.apply(rows);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     error::{CoreError, QueryError, SubmitError},
     shared::{Reading, Shared, Shows, StoredThread},
     ticket::Ticket,
-    views::{self, list::ListView, timeline::TimelineView},
+    views::{self, list::ListView, threads::ThreadsView, timeline::TimelineView},
 };
 use pilothouse_domain::{
     Answer, Command, CommandBody, CommandId, HostId, RowKey, ThreadId, limits, thread::Actor as By,
@@ -170,14 +170,9 @@ impl Core {
                     Batch::Hosts,
                 )),
             ),
-            Scope::Threads => (
+            Scope::Threads { filter, limit } => (
                 Shows::Threads,
-                Box::new(ListView::new(
-                    shared,
-                    views::threads::build,
-                    views::threads::key,
-                    Batch::Threads,
-                )),
+                Box::new(ThreadsView::new(shared, filter, limit)),
             ),
             Scope::Inbox => (
                 Shows::Inbox,

@@ -32,6 +32,7 @@ impl Actor {
         let fresh = known == FeedCursor::default();
         up.feed = up.new_sub();
         up.feed_known = !fresh;
+        up.feed_step = None;
         up.send(DeviceMessage::SubscribeFeed {
             sub: up.feed,
             cursor: (!fresh).then_some(known),
@@ -88,12 +89,12 @@ impl Actor {
                     && !anew
                     && snapshot.state.version == pilothouse_domain::state::STATE_VERSION
             })
-            .map(|(_, snapshot)| (snapshot.state, snapshot.cursor));
+            .map(|(_, snapshot)| snapshot);
         let sub = up.new_sub();
         up.send(DeviceMessage::Subscribe {
             sub,
             thread,
-            cursor: at.as_ref().map(|(_, cursor)| *cursor),
+            cursor: at.as_ref().map(|at| at.cursor),
             tail_bytes: TAIL_BYTES,
         });
         up.following.insert(

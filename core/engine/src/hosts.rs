@@ -7,7 +7,7 @@ use crate::{
     rows::LinkState,
     shared::Shared,
 };
-use pilothouse_domain::{CommandId, Cursor, HostId, ThreadId, ThreadState};
+use pilothouse_domain::{CommandId, Cursor, HostId, ThreadId, feed::FeedCursor, row::Snapshot};
 use pilothouse_store::HostRow;
 use pilothouse_wire::{
     connect::{AddressFailure, AttemptError, ConnectError, Connector},
@@ -53,6 +53,8 @@ pub(crate) struct Up {
     pub(crate) feed: SubId,
     /// Whether the feed was asked for from a known place.
     pub(crate) feed_known: bool,
+    /// The place named by the step that came last; it is reached once all parts that name it have come.
+    pub(crate) feed_step: Option<FeedCursor>,
     /// Whether the feed has answered: only then it is known that the ledger is the one this device knows, and
     /// commands go out.
     pub(crate) ready: bool,
@@ -77,7 +79,7 @@ pub(crate) struct Up {
 pub(crate) struct Following {
     pub(crate) sub: SubId,
     /// State and place as stored; `None` until the host's first answer.
-    pub(crate) at: Option<(ThreadState, Cursor)>,
+    pub(crate) at: Option<Snapshot>,
     /// The place up to which the host had entries when it answered.
     pub(crate) high_water: Option<Cursor>,
 }
@@ -188,6 +190,7 @@ impl HostLink {
             next_sub: 1,
             feed: 0,
             feed_known: false,
+            feed_step: None,
             ready: false,
             following: BTreeMap::new(),
             follow_again: PutOff::default(),

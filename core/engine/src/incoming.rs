@@ -9,8 +9,7 @@ use pilothouse_domain::{
     feed::{GapReason, Subscribed},
     row::{LiveText, OpenItem, Snapshot},
 };
-use pilothouse_orchestrator::{apply, apply_entry, project};
-use pilothouse_store::{Durability, ParkReason, ReplicaTx, StoreError};
+use pilothouse_store::{Durability, ParkReason, StoreError};
 use pilothouse_wire::{
     link::{LinkEvent, LinkSender},
     message::{
@@ -282,7 +281,7 @@ impl Actor {
                 return;
             }
             self.kept(host, thread);
-            at = Some((snapshot.state, snapshot.cursor));
+            at = Some(*snapshot);
         }
         if let Some(following) = self.following(host, thread) {
             if reset {
@@ -346,7 +345,7 @@ impl Actor {
         let Some(following) = self.following(host, thread) else {
             return;
         };
-        let seq = following.at.as_ref().map_or(0, |(_, cursor)| cursor.seq);
+        let seq = following.at.as_ref().map_or(0, |at| at.cursor.seq);
         let reached = following
             .high_water
             .is_some_and(|high_water| seq >= high_water.seq);
@@ -361,10 +360,11 @@ impl Actor {
         let Some(following) = self.following(host, thread) else {
             return;
         };
-        let (mut state, mut cursor) = following
-            .at
-            .take()
-            .unwrap_or_else(|| (ThreadState::empty(thread), Cursor::default()));
+        let mut at = following.at.take().unwrap_or_else(|| Snapshot {
+            state: ThreadState::empty(thread),
+            cursor: Cursor::default(),
+        });
+        let cursor = at.cursor;
         let mut fresh = Vec::new();
         let mut gap = None;
         for entry in entries {
@@ -381,10 +381,14 @@ impl Actor {
             }
             fresh.push(entry);
         }
-        let applied = self.store.transaction(
-            |tx| apply_all(tx, host, &mut state, &mut cursor, &fresh),
-            Durability::Lazy,
-        );
+        let applied = if fresh.is_empty() {
+            Ok(())
+        } else {
+            self.store.transaction(
+                |tx| tx.apply_entries(host, &mut at, fresh.iter().copied()),
+                Durability::Lazy,
+            )
+        };
         // With no room, what is held is right and only old: from there it goes on once there is room again.
         let again = match &applied {
             Err(StoreError::DiskFull { .. } | StoreError::Busy { .. }) => Again::FromStored,
@@ -398,7 +402,7 @@ impl Actor {
             self.kept(host, thread);
         }
         if let Some(following) = self.following(host, thread) {
-            following.at = Some((state, cursor));
+            following.at = Some(at);
         }
         let mut at_once = false;
         {
@@ -420,66 +424,6 @@ impl Actor {
             self.follow_anew(host, thread, &why);
         }
     }
-}
-
-/// Applies entries to state and rows, in the transaction that moves the cursor.
-fn apply_all(
-    tx: &ReplicaTx<'_>,
-    host: HostId,
-    state: &mut ThreadState,
-    cursor: &mut Cursor,
-    entries: &[&Entry],
-) -> Result<(), StoreError> {
-    if entries.is_empty() {
-        return Ok(());
-    }
-    if cursor.seq == 0 {
-        // The first entries of a thread that was never opened: make its place before its rows.
-        tx.put_state(
-            host,
-            &Snapshot {
-                state: state.clone(),
-                cursor: *cursor,
-            },
-        )?;
-    }
-    let mut rows = tx.rows(state.thread)?;
-    for entry in entries {
-        if entry
-            .events
-            .iter()
-            .all(|event| matches!(event, LoggedEvent::Known(_)))
-        {
-            for event in &entry.events {
-                let LoggedEvent::Known(event) = event else {
-                    continue;
-                };
-                project(&mut rows, state, entry.host_time_ms, event);
-                apply(state, event);
-                if let Event::ItemClosed { item, .. } = &**event {
-                    tx.clear_open_text(*item)?;
-                }
-            }
-        } else {
-            // Rows of what is known; the state by the one function that knows what to do with the rest.
-            let mut before = state.clone();
-            for event in &entry.events {
-                if let LoggedEvent::Known(event) = event {
-                    project(&mut rows, &before, entry.host_time_ms, event);
-                    apply(&mut before, event);
-                }
-            }
-            apply_entry(state, entry);
-        }
-        *cursor = entry.cursor();
-    }
-    tx.put_state(
-        host,
-        &Snapshot {
-            state: state.clone(),
-            cursor: *cursor,
-        },
-    )
 }
 
 /// What a person waits for, or an end: shown without waiting for the next frame.

@@ -45,17 +45,19 @@ mod views;
 
 pub use crate::core::{Core, Observation};
 pub use api::{
-    CoreConfig, Environment, LogLevel, Network, NewCommand, Page, Platform, Prediction, Query,
-    QueryResult, RequestPage, Scope, Sink, TicketOutcome,
+    CoreConfig, Environment, LogLevel, MOST_IN_INBOX, MOST_LISTED, Network, NewCommand, Page,
+    Platform, Prediction, Query, QueryResult, RequestPage, Scope, Sink, ThreadPage, TicketOutcome,
 };
-pub use batch::{AppendText, Batch, ListBatch, ListOp, TimelineBatch};
+pub use batch::{AppendText, Batch, ListBatch, ListOp, ThreadsBatch, TimelineBatch};
 pub use error::{CoreError, PairError, QueryError, SubmitError};
-pub use pilothouse_orchestrator::{Affordances, Offer, Unavailable};
+pub use pilothouse_domain::row::Standing;
+pub use pilothouse_orchestrator::{Affordances, Offer, Unavailable, masked};
+pub use pilothouse_store::{ThreadFilter, ThreadPlace};
 pub use pilothouse_wire::identity::{DeviceKey, DeviceKeyError, P256PublicKey};
 pub use platform::SystemPlatform;
 pub use rows::{
     ActiveRow, AgentRow, ChangeRow, DeliveryRow, DeliveryState, HostRow, InboxRow, InboxState,
-    LinkState, QueueRow, RequestOutline, RowContent, RowText, SubjectRow, ThreadHeader, ThreadRow,
-    TimelineRow,
+    LinkState, QueueRow, RequestOutline, RowContent, RowText, SubjectRow, ThreadCounts,
+    ThreadHeader, ThreadRow, TimelineRow,
 };
 pub use ticket::Ticket;

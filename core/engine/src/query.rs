@@ -2,7 +2,7 @@
 
 use crate::{
     actor::Message,
-    api::{Page, Query, QueryResult, RequestPage},
+    api::{Page, Query, QueryResult, RequestPage, ThreadPage},
     commands::outcome_of,
     core::Core,
     error::QueryError,
@@ -30,6 +30,21 @@ impl Core {
     /// [`QueryError`], with whether and when to try again.
     pub fn query(&self, query: Query) -> QueryResult {
         match query {
+            Query::Threads {
+                filter,
+                after,
+                limit,
+            } => Ok(Page::Threads(self.read(|reads| {
+                views::threads::page(reads, filter, after, limit)
+            })?)),
+            Query::ThreadsNamed { beginning, limit } => {
+                let Some((first, last)) = ids_beginning(&beginning) else {
+                    return Ok(Page::Threads(ThreadPage::default()));
+                };
+                Ok(Page::Threads(self.read(|reads| {
+                    views::threads::between(reads, first, last, limit)
+                })?))
+            }
             Query::OlderItems {
                 host,
                 thread,
@@ -178,12 +193,13 @@ impl Core {
         let found = self.read(|reads| {
             let open = reads.open_request(host, request)?;
             let stored = match thread {
-                Some(thread) => match reads.row(thread, key)? {
-                    Some(Row::Request(row)) => Some((thread, *row)),
-                    _ => None,
-                },
-                None => None,
+                Some(thread) => reads.row(thread, key)?.map(|row| (thread, row)),
+                None => reads.row_anywhere(host, key)?,
             };
+            let stored = stored.and_then(|(thread, row)| match row {
+                Row::Request(row) => Some((thread, *row)),
+                _ => None,
+            });
             let open = open.map(|entry| (entry.thread, *entry.request));
             // The thread's log and the host's list come one after the other: an end, once known, is not taken back.
             let ended = stored
@@ -238,6 +254,21 @@ impl Core {
     }
 }
 
+/// The first and the last id that begin so; `None` if none can.
+fn ids_beginning(beginning: &str) -> Option<(ThreadId, ThreadId)> {
+    // Ids are written so that their order is that of their bytes, `0` the least digit and `z` the greatest; of the
+    // first digit, which holds three bits only, `7` is.
+    const DIGITS: usize = 26;
+    let beginning = beginning.trim();
+    if beginning.len() > DIGITS || !beginning.is_ascii() {
+        return None;
+    }
+    let greatest = if beginning.is_empty() { "7" } else { beginning };
+    let first = format!("{beginning:0<DIGITS$}").parse().ok()?;
+    let last = format!("{greatest:z<DIGITS$}").parse().ok()?;
+    Some((first, last))
+}
+
 fn sending(
     outstanding: &[Outstanding],
     request: RequestId,
@@ -254,5 +285,32 @@ fn sending(
 fn unfitting() -> QueryError {
     QueryError::NotFound {
         what: "a fitting answer of the host".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ids_beginning;
+    use pilothouse_domain::ThreadId;
+
+    #[test]
+    fn ids_that_begin_so_lie_between_the_two() {
+        for n in 0..200u8 {
+            let id = ThreadId::from_bytes([n.wrapping_mul(37); 16]);
+            let text = id.to_string();
+            for length in 0..=26 {
+                let (first, last) = ids_beginning(&text[..length]).unwrap();
+                assert!(first <= id && id <= last);
+                for bound in [first, last] {
+                    assert!(bound.to_string().starts_with(&text[..length]));
+                }
+                if length == 26 {
+                    assert_eq!((first, last), (id, id));
+                }
+            }
+        }
+        for none in ["z", "u", "ö", "0123456789abcdefghjkmnpqrst"] {
+            assert_eq!(ids_beginning(none), None, "{none}");
+        }
     }
 }

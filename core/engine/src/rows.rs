@@ -12,6 +12,7 @@ use pilothouse_domain::{
     state::EndedRun,
     thread::{Attachment, Delivery, Selection},
 };
+use pilothouse_store::ThreadPlace;
 
 /// A paired host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +85,31 @@ pub struct ThreadRow {
     pub summary: ThreadSummary,
     /// Whether it is only predicted: made on this device, not yet confirmed by its host.
     pub pending: bool,
+    /// Commands of this device that wait to be confirmed.
+    pub outstanding: u32,
+}
+
+impl ThreadRow {
+    /// Its place in the list.
+    pub fn place(&self) -> ThreadPlace {
+        ThreadPlace::of(self.host, &self.summary)
+    }
+}
+
+/// How many threads there are, on the host of a list's filter or on all, whatever a window shows of them. Threads that
+/// are only predicted do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ThreadCounts {
+    /// All that are not archived.
+    pub all: u64,
+    /// Those in which something waits for a person.
+    pub waiting: u64,
+    /// Those that work without one.
+    pub running: u64,
+    /// Those whose last run failed.
+    pub failed: u64,
+    /// Those that are put away.
+    pub archived: u64,
     /// Commands of this device that wait to be confirmed.
     pub outstanding: u32,
 }

@@ -29,8 +29,6 @@ use std::{
 const WINDOW_BYTES: usize = 768 * 1024;
 /// Of that, bytes per item asked for.
 const ITEM_BYTES: usize = 6 * 1024;
-/// Threads that the list of threads shows at most.
-pub(crate) const LISTED_THREADS: usize = 100_000;
 
 /// Commands that were saved last and are looked through for what they led to.
 const RECENTLY_ENDED: u32 = 64;
@@ -302,8 +300,7 @@ impl Reading<'_> {
         if self.feed_cursor(host)?.epoch != cursor.epoch {
             return Ok(true);
         }
-        let listed = self.summary(host, thread)?.map_or(0, |summary| summary.seq);
-        if listed < cursor.seq {
+        if self.listed_seq(host, thread)?.unwrap_or(0) < cursor.seq {
             return Ok(false);
         }
         if !in_thread {

@@ -62,7 +62,7 @@ pub(crate) fn decide_answer(
     check_answer(&subject, answer)?;
     deciding.draft.emit(Event::RequestAnswering {
         request,
-        answer: masked(&subject, answer),
+        answer: masked(&subject.questions, answer),
         by: device,
         command: deciding.command.id,
     });
@@ -157,16 +157,16 @@ fn check_reply(question: &Question, reply: &QuestionReply) -> Result<(), Refusal
     Ok(())
 }
 
-/// The answer as it may stand in a log or on a screen: words given to a secret question, or to one that is not among the
-/// subject's, are not in it.
-pub fn masked(subject: &Subject, answer: &Answer) -> Answer {
+/// The answer as it may stand in a log or on a screen: words given to a secret question, or to one that is not among
+/// these, are not in it.
+pub fn masked(questions: &[Question], answer: &Answer) -> Answer {
     let Answer::Reply { replies } = answer else {
         return answer.clone();
     };
     let replies = replies
         .iter()
         .map(|reply| {
-            let question = subject.questions.iter().find(|q| q.id == reply.question);
+            let question = questions.iter().find(|q| q.id == reply.question);
             if question.is_some_and(|question| !question.secret) {
                 return reply.clone();
             }

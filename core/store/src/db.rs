@@ -56,6 +56,9 @@ pub(crate) struct Db {
     /// Rows that were stepped over without an index that leads to them.
     #[cfg(test)]
     scanned: Cell<i32>,
+    /// Steps of SQLite's machine that reads took.
+    #[cfg(test)]
+    steps: Cell<i32>,
 }
 
 impl std::fmt::Debug for Db {
@@ -131,6 +134,8 @@ impl Db {
             fault: RefCell::new(None),
             #[cfg(test)]
             scanned: Cell::new(0),
+            #[cfg(test)]
+            steps: Cell::new(0),
         }
     }
 
@@ -140,8 +145,16 @@ impl Db {
         self.scanned.take()
     }
 
+    /// Steps of SQLite's machine that reads took since this was asked last: work, whatever the clock says.
+    #[cfg(test)]
+    pub(crate) fn take_steps(&self) -> i32 {
+        self.steps.take()
+    }
+
     #[cfg(test)]
     fn note_scanned(&self, statement: &rusqlite::Statement<'_>) {
+        let steps = statement.reset_status(rusqlite::StatementStatus::VmStep);
+        self.steps.set(self.steps.get() + steps);
         let steps = statement.reset_status(rusqlite::StatementStatus::FullscanStep);
         self.scanned.set(self.scanned.get() + steps);
     }

@@ -36,7 +36,7 @@ pub use ledger::{
 pub use lock::Lease;
 pub use open_text::OpenText;
 pub use replica::{
-    Delivery, HostRow, OutboxEntry, ParkReason, ReplicaReader, ReplicaReads, ReplicaStore,
-    ReplicaTx,
+    Delivery, FeedApplied, HostRow, OutboxEntry, ParkReason, ReplicaReader, ReplicaReads,
+    ReplicaStore, ReplicaTx, ThreadCounts, ThreadFilter, ThreadPlace,
 };
 pub use rows::{ThreadRows, Window};

@@ -1,6 +1,7 @@
 //! What waits for a person. Every row is checked here again: text against hash, and what may be approved in one tap.
 
 use crate::{
+    api::MOST_IN_INBOX,
     rows::{InboxRow, InboxState, SubjectRow},
     shared::{Outstanding, Reading, Shared, refused_answers},
     views::item::change_of,
@@ -27,7 +28,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) online: bool,
 }
 
-/// All rows, the one that waits longest first.
+/// The rows that wait longest, in that order.
 pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<InboxRow>, StoreError> {
     let hosts: BTreeMap<HostId, String> = reads
         .hosts()?
@@ -43,7 +44,7 @@ pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<InboxRow
         }
     }
     let mut rows = Vec::new();
-    for (host, entry) in reads.inbox()? {
+    for (host, entry) in reads.inbox(MOST_IN_INBOX)? {
         let summary = reads.summary(host, entry.thread)?;
         let around = Surroundings {
             host,
@@ -56,7 +57,6 @@ pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<InboxRow
         };
         rows.push(row_of(&entry.request, &around));
     }
-    rows.sort_by_key(|row| (row.opened_at_ms, row.request));
     Ok(rows)
 }
 
@@ -142,7 +142,7 @@ fn state_of(
     }
     match sending.map(|waiting| &waiting.command.body) {
         Some(CommandBody::RequestAnswer { answer, .. }) => InboxState::Sending {
-            answer: masked(subject, answer),
+            answer: masked(&subject.questions, answer),
             on_host: false,
         },
         _ => InboxState::Pending,

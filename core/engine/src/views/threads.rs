@@ -1,70 +1,194 @@
-//! The list of threads over all hosts, with those that are only predicted.
+//! The list of threads over all hosts, with those that are only predicted: a window of it, whatever its length.
 
 use crate::{
-    rows::ThreadRow,
-    shared::{LISTED_THREADS, Outstanding, Reading, Shared},
+    api::{MOST_LISTED, ThreadPage},
+    batch::{Batch, ListBatch, ThreadsBatch},
+    delivery::Renderer,
+    diff,
+    rows::{ThreadCounts, ThreadRow},
+    shared::{Outstanding, Reading, Shared},
 };
-use pilothouse_domain::{CommandBody, HostId, ThreadId, ThreadSummary, row::WaitingCounts};
-use pilothouse_store::StoreError;
-use std::collections::BTreeMap;
+use pilothouse_domain::{
+    CommandBody, HostId, ThreadId, ThreadSummary,
+    row::{Standing, WaitingCounts},
+};
+use pilothouse_store::{StoreError, ThreadFilter, ThreadPlace};
+use std::{collections::BTreeMap, sync::Arc};
 
-/// All rows, the one that changed last first.
-pub(crate) fn build(_: &Shared, reads: &Reading<'_>) -> Result<Vec<ThreadRow>, StoreError> {
-    let hosts = reads.hosts()?;
-    let summaries: BTreeMap<(HostId, ThreadId), ThreadSummary> = reads
-        .summaries(LISTED_THREADS)?
-        .into_iter()
-        .map(|(host, summary)| ((host, summary.thread), summary))
-        .collect();
-    let mut outstanding: BTreeMap<(HostId, ThreadId), u32> = BTreeMap::new();
-    let mut rows = Vec::with_capacity(summaries.len());
-    let names: BTreeMap<HostId, &str> = hosts
-        .iter()
-        .map(|host| (host.host, host.name.as_str()))
-        .collect();
-    for waiting in reads.outstanding(None)? {
-        let key = (waiting.host, waiting.command.thread);
-        if waiting.is_on_its_way() {
-            *outstanding.entry(key).or_default() += 1;
-        }
-        if let (Some(summary), Some(name)) = (predicted(&waiting), names.get(&waiting.host))
-            && !summaries.contains_key(&key)
-        {
-            rows.push(ThreadRow {
-                host: waiting.host,
-                host_name: (*name).to_owned(),
-                summary,
-                pending: true,
-                outstanding: 0,
-            });
-        }
-    }
-    for ((host, _), summary) in summaries {
-        let Some(name) = names.get(&host) else {
-            continue;
-        };
-        rows.push(ThreadRow {
-            host,
-            host_name: (*name).to_owned(),
-            summary,
-            pending: false,
-            outstanding: 0,
-        });
-    }
-    for row in &mut rows {
-        let key = (row.host, row.summary.thread);
-        row.outstanding = outstanding.get(&key).copied().unwrap_or(0);
-    }
-    rows.sort_by(|a, b| {
-        let newest = |row: &ThreadRow| (row.summary.updated_at_ms, row.summary.thread);
-        newest(b).cmp(&newest(a))
-    });
-    Ok(rows)
+/// Renders the newest threads for one observer.
+pub(crate) struct ThreadsView {
+    shared: Arc<Shared>,
+    filter: ThreadFilter,
+    limit: u32,
+    delivered: Option<ThreadPage>,
 }
 
-/// By what a row is known.
-pub(crate) fn key(row: &ThreadRow) -> (HostId, ThreadId) {
-    (row.host, row.summary.thread)
+impl ThreadsView {
+    pub(crate) fn new(shared: Arc<Shared>, filter: ThreadFilter, limit: u32) -> Self {
+        Self {
+            shared,
+            filter,
+            limit,
+            delivered: None,
+        }
+    }
+}
+
+impl Renderer for ThreadsView {
+    fn render(&mut self) -> Result<Option<Batch>, String> {
+        let (filter, limit) = (self.filter, self.limit);
+        let Some(page) = self
+            .shared
+            .view(|reads| page(reads, filter, None, limit))
+            .map_err(|error| error.to_string())?
+        else {
+            return Ok(None);
+        };
+        let list = match &self.delivered {
+            None => ListBatch {
+                reset: true,
+                ops: diff::inserts(&page.rows),
+            },
+            Some(before) if *before == page => return Ok(None),
+            Some(before) => ListBatch {
+                reset: false,
+                ops: diff::diff(&before.rows, &page.rows, |row| {
+                    (row.host, row.summary.thread)
+                }),
+            },
+        };
+        let (counts, more) = (page.counts, page.more);
+        self.delivered = Some(page);
+        Ok(Some(Batch::Threads(ThreadsBatch { list, counts, more })))
+    }
+}
+
+/// What is on its way, as the list shows it.
+struct OnItsWay {
+    /// Commands by thread.
+    counts: BTreeMap<(HostId, ThreadId), u32>,
+    /// Lines of threads that no host has confirmed.
+    lines: Vec<(HostId, ThreadSummary)>,
+}
+
+impl OnItsWay {
+    fn read(reads: &Reading<'_>) -> Result<Self, StoreError> {
+        let mut found = Self {
+            counts: BTreeMap::new(),
+            lines: Vec::new(),
+        };
+        for waiting in reads.outstanding(None)? {
+            let thread = waiting.command.thread;
+            if !waiting.is_on_its_way() {
+                continue;
+            }
+            *found.counts.entry((waiting.host, thread)).or_default() += 1;
+            if let Some(line) = predicted(&waiting)
+                && reads.listed_seq(waiting.host, thread)?.is_none()
+            {
+                found.lines.push((waiting.host, line));
+            }
+        }
+        Ok(found)
+    }
+
+    fn rows(
+        &self,
+        reads: &Reading<'_>,
+        lines: impl IntoIterator<Item = (HostId, ThreadSummary)>,
+    ) -> Result<Vec<ThreadRow>, StoreError> {
+        let names: BTreeMap<HostId, String> = reads
+            .hosts()?
+            .into_iter()
+            .map(|host| (host.host, host.name))
+            .collect();
+        let row = |(host, summary): (HostId, ThreadSummary)| ThreadRow {
+            host,
+            host_name: names.get(&host).cloned().unwrap_or_default(),
+            pending: summary.seq == 0,
+            outstanding: self
+                .counts
+                .get(&(host, summary.thread))
+                .copied()
+                .unwrap_or(0),
+            summary,
+        };
+        Ok(lines.into_iter().map(row).collect())
+    }
+}
+
+/// The threads behind a place, in the list's order, and how many there are.
+pub(crate) fn page(
+    reads: &Reading<'_>,
+    filter: ThreadFilter,
+    after: Option<ThreadPlace>,
+    limit: u32,
+) -> Result<ThreadPage, StoreError> {
+    let limit = limit.clamp(1, MOST_LISTED) as usize;
+    let after = after.unwrap_or(ThreadPlace::START);
+    let mut lines = reads.threads_after(filter, after, limit + 1)?;
+    let on_its_way = OnItsWay::read(reads)?;
+    let fits = |host: HostId, line: &ThreadSummary| {
+        filter.host.is_none_or(|wanted| wanted == host)
+            && filter
+                .standing
+                .is_none_or(|wanted| wanted == Standing::Resting)
+            && ThreadPlace::of(host, line) < after
+    };
+    lines.extend(
+        on_its_way
+            .lines
+            .iter()
+            .filter(|(host, line)| fits(*host, line))
+            .cloned(),
+    );
+    lines.sort_by_key(|(host, line)| std::cmp::Reverse(ThreadPlace::of(*host, line)));
+    let more = lines.len() > limit;
+    lines.truncate(limit);
+    let counts = reads.thread_counts(filter.host)?;
+    let outstanding = on_its_way
+        .counts
+        .iter()
+        .filter(|((host, _), _)| filter.host.is_none_or(|wanted| wanted == *host));
+    Ok(ThreadPage {
+        rows: on_its_way.rows(reads, lines)?,
+        counts: ThreadCounts {
+            all: counts.all(),
+            waiting: counts.waiting,
+            running: counts.running,
+            failed: counts.failed,
+            archived: counts.archived,
+            outstanding: outstanding.map(|(_, commands)| commands).sum(),
+        },
+        more,
+    })
+}
+
+/// Threads whose ids lie between two, those that are only predicted among them.
+pub(crate) fn between(
+    reads: &Reading<'_>,
+    first: ThreadId,
+    last: ThreadId,
+    limit: u32,
+) -> Result<ThreadPage, StoreError> {
+    let limit = limit.clamp(1, MOST_LISTED) as usize;
+    let mut lines = reads.threads_between(first, last, limit + 1)?;
+    let on_its_way = OnItsWay::read(reads)?;
+    let fits = |line: &ThreadSummary| (first..=last).contains(&line.thread);
+    lines.extend(
+        on_its_way
+            .lines
+            .iter()
+            .filter(|(_, line)| fits(line))
+            .cloned(),
+    );
+    let more = lines.len() > limit;
+    lines.truncate(limit);
+    Ok(ThreadPage {
+        rows: on_its_way.rows(reads, lines)?,
+        counts: ThreadCounts::default(),
+        more,
+    })
 }
 
 /// The line of a thread that is only on its way.
@@ -77,7 +201,7 @@ fn predicted(waiting: &Outstanding) -> Option<ThreadSummary> {
     else {
         return None;
     };
-    waiting.is_on_its_way().then(|| ThreadSummary {
+    Some(ThreadSummary {
         thread: waiting.command.thread,
         title: title.clone(),
         workspace: workspace.clone(),

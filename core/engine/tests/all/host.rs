@@ -68,6 +68,12 @@ pub(crate) struct World {
     pub(crate) mute: bool,
     /// No change of the feed is sent.
     pub(crate) feed_held: bool,
+    /// The answer to a feed's subscription comes in steps of two threads, each in two parts.
+    pub(crate) feed_in_parts: bool,
+    /// The connection is cut once, after so many of those parts.
+    pub(crate) feed_cut: Option<usize>,
+    /// The places from which the feed was asked for.
+    pub(crate) feed_asked: Vec<Option<FeedCursor>>,
     /// Every subject in the feed is altered after it was hashed.
     pub(crate) tampers: bool,
     pub(crate) epoch: Epoch,
@@ -486,6 +492,31 @@ impl World {
             counts: WaitingCounts::default(),
             more: false,
         }
+    }
+
+    /// The answer to a feed's subscription, in the parts in which it is sent.
+    fn feed_parts(&self, update: FeedUpdate) -> Vec<FeedUpdate> {
+        if !self.feed_in_parts {
+            return vec![update];
+        }
+        let mut threads = update.threads.clone();
+        threads.sort_by_key(|thread| self.revisions[&thread.summary.thread]);
+        let count = threads.len();
+        let mut parts = Vec::new();
+        for (n, thread) in threads.iter().enumerate() {
+            let last = &threads[(n | 1).min(count - 1)];
+            parts.push(FeedUpdate {
+                cursor: FeedCursor {
+                    epoch: self.epoch,
+                    revision: self.revisions[&last.summary.thread],
+                },
+                reset: update.reset && n == 0,
+                threads: vec![thread.clone()],
+                more: n + 1 < count,
+                ..update.clone()
+            });
+        }
+        parts
     }
 
     fn subscribed(

@@ -11,5 +11,6 @@ mod answers;
 mod device;
 mod host;
 mod life;
+mod lists;
 mod sending;
 mod timelines;

@@ -104,15 +104,37 @@ pub struct ThreadsArgs {
     /// Only threads of this host (name, or the beginning of its id)
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Archived threads, too
-    #[arg(long)]
+    /// Archived threads, too (behind the others)
+    #[arg(long, conflicts_with_all = ["only", "after"])]
     pub all: bool,
+    /// Only threads that stand so
+    #[arg(long, value_name = "STANDING")]
+    pub only: Option<Only>,
+    /// How many at most, the one that changed last first
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+    /// Those behind this thread: the next page
+    #[arg(long, value_name = "THREAD")]
+    pub after: Option<String>,
     /// Common options.
     #[command(flatten)]
     pub device: DeviceArgs,
     /// Waiting.
     #[command(flatten)]
     pub patience: PatienceArgs,
+}
+
+/// Where a thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Only {
+    /// Something in it waits for you
+    Waiting,
+    /// A run is worked on
+    Running,
+    /// Its last run failed
+    Failed,
+    /// It is put away
+    Archived,
 }
 
 /// `new`

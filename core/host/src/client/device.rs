@@ -9,8 +9,9 @@ use super::{
 use pilothouse_domain::{CommandBody, HostId, RequestId, ThreadId, command::Notice};
 use pilothouse_engine::{
     Batch, Core, CoreConfig, HostRow, InboxRow, LinkState, NewCommand, Observation, Page,
-    Platform as _, Query, QueryError, RequestPage, Scope, SystemPlatform, ThreadHeader, ThreadRow,
-    Ticket, TicketOutcome, TimelineRow,
+    Platform as _, Query, QueryError, RequestPage, Scope, SystemPlatform, ThreadCounts,
+    ThreadFilter, ThreadHeader, ThreadPage, ThreadPlace, ThreadRow, Ticket, TicketOutcome,
+    TimelineRow,
 };
 use std::{
     env,
@@ -27,11 +28,19 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// How long a command waits to be confirmed.
 const CONFIRM: Duration = Duration::from_secs(15);
 
+/// Threads that `watch` has in view: the newest.
+const WINDOW: u32 = 200;
+/// Threads that a beginning of an id is looked for among, at most: if it fits more, it says too little anyway.
+const NAMED: u32 = 100;
+
 /// What was seen of the views that are looked at; `None` until the first batch.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) hosts: Option<Vec<HostRow>>,
+    /// The newest threads.
     pub(crate) threads: Option<Vec<ThreadRow>>,
+    /// How many there are of all.
+    pub(crate) counts: ThreadCounts,
     pub(crate) inbox: Option<Vec<InboxRow>>,
     pub(crate) rows: Vec<TimelineRow>,
     pub(crate) header: Option<ThreadHeader>,
@@ -161,7 +170,10 @@ impl Device {
         };
         match &batch {
             Batch::Hosts(list) => list.apply(self.seen.hosts.get_or_insert_default()),
-            Batch::Threads(list) => list.apply(self.seen.threads.get_or_insert_default()),
+            Batch::Threads(list) => {
+                list.apply(self.seen.threads.get_or_insert_default());
+                self.seen.counts = list.counts;
+            }
             Batch::Inbox(list) => list.apply(self.seen.inbox.get_or_insert_default()),
             Batch::Timeline(timeline) => {
                 timeline.apply(&mut self.seen.rows);
@@ -212,12 +224,52 @@ impl Device {
             .unwrap_or_default()
     }
 
-    /// All threads as they are stored now.
-    pub(crate) fn threads(&mut self) -> Vec<ThreadRow> {
-        self.seen.threads = None;
-        self.observe(Scope::Threads);
-        self.wait(Some(first_batch()), |device| device.seen.threads.clone())
-            .unwrap_or_default()
+    /// Looks at the newest threads of all hosts.
+    pub(crate) fn observe_threads(&mut self) {
+        self.observe(Scope::Threads {
+            filter: ThreadFilter::default(),
+            limit: WINDOW,
+        });
+    }
+
+    /// Threads as they are stored now.
+    pub(crate) fn threads(
+        &self,
+        filter: ThreadFilter,
+        after: Option<ThreadPlace>,
+        limit: u32,
+    ) -> Result<ThreadPage, Failure> {
+        self.thread_page(Query::Threads {
+            filter,
+            after,
+            limit,
+        })
+    }
+
+    /// Threads whose id begins so, as they are stored now.
+    fn threads_named(&self, beginning: &str) -> Result<Vec<ThreadRow>, Failure> {
+        let page = self.thread_page(Query::ThreadsNamed {
+            beginning: beginning.to_owned(),
+            limit: NAMED,
+        })?;
+        Ok(page.rows)
+    }
+
+    /// A thread's line as it is stored now.
+    pub(crate) fn line(&self, thread: ThreadId) -> Option<ThreadRow> {
+        let found = self.threads_named(&thread.to_string());
+        found.ok()?.into_iter().next()
+    }
+
+    fn thread_page(&self, query: Query) -> Result<ThreadPage, Failure> {
+        match self.query(query) {
+            Ok(Page::Threads(page)) => Ok(page),
+            Ok(_) => Ok(ThreadPage::default()),
+            Err(error) => Err(Failure::new(
+                Code::Error,
+                format!("reading the list of threads: {error}"),
+            )),
+        }
     }
 
     /// All that waits as it is stored now.
@@ -277,11 +329,11 @@ impl Device {
 
     /// The thread that a person means: among what is stored, else among what the hosts have now.
     pub(crate) fn pick_thread(&mut self, given: &str) -> Result<ThreadRow, Failure> {
-        let find = |rows: &[ThreadRow]| {
+        let find = |device: &Self| {
             pick::pick(
                 "thread",
                 given,
-                rows,
+                &device.threads_named(given)?,
                 |row| row.summary.thread.to_string(),
                 |_| None,
                 |row| format!("{} › {}", row.host_name, row.summary.title),
@@ -289,12 +341,12 @@ impl Device {
             )
             .cloned()
         };
-        match find(&self.threads()) {
+        match find(self) {
             Err(failure) if failure.code == Code::NothingThere => {
                 if self.settle().is_empty() {
                     return Err(no_host());
                 }
-                find(&self.threads())
+                find(self)
             }
             found => found,
         }
@@ -396,12 +448,12 @@ impl Device {
     pub(crate) fn request(
         &self,
         host: HostId,
-        thread: ThreadId,
+        thread: Option<ThreadId>,
         request: RequestId,
     ) -> Option<RequestPage> {
         match self.query(Query::Request {
             host,
-            thread: Some(thread),
+            thread,
             request,
         }) {
             Ok(Page::Request(page)) => Some(*page),

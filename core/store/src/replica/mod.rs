@@ -1,11 +1,15 @@
 //! The replica's file: what a device keeps of its hosts. Several processes may have it open: all may read and append
 //! to the outbox, one at a time owns the links.
 
+mod feed;
 mod hosts;
+mod listed;
 mod outbox;
 mod threads;
 
+pub use feed::FeedApplied;
 pub use hosts::HostRow;
+pub use listed::{ThreadCounts, ThreadFilter, ThreadPlace};
 pub use outbox::{Delivery, OutboxEntry, ParkReason};
 
 use crate::{
@@ -29,7 +33,10 @@ const LEASE: &str = "links.lock";
 pub(crate) const SCHEMA: Schema = Schema {
     mark: 0x5048_5231, // "PHR1"
     what: "replica",
-    migrations: &[include_str!("../../migrations/replica/0001.sql")],
+    migrations: &[
+        include_str!("../../migrations/replica/0001.sql"),
+        include_str!("../../migrations/replica/0002.sql"),
+    ],
 };
 
 /// A writing connection to a device's replica.

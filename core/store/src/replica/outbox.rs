@@ -200,7 +200,7 @@ impl ReplicaTx<'_> {
         let known = self.open_request(host, *request)?;
         let subject: Option<Subject> =
             known.and_then(|entry| serde_json::from_str(&entry.request.subject).ok());
-        let mut kept = masked(&subject.unwrap_or_default(), answer);
+        let mut kept = masked(&subject.unwrap_or_default().questions, answer);
         if let Answer::Reply { replies } = &mut kept {
             for text in replies.iter_mut().filter_map(|reply| reply.text.as_mut()) {
                 MASK.clone_into(text);
@@ -332,20 +332,6 @@ impl ReplicaReads {
                 "SELECT {COLUMNS} FROM outbox WHERE host = ?1 AND state IN (1, 2) ORDER BY number"
             ),
             [host.as_bytes()],
-        )
-    }
-
-    /// Commands of a thread that have no outcome (saved, handed, expired, parked), in order: what a screen shows as
-    /// not yet done.
-    ///
-    /// # Errors
-    /// Any of the file.
-    pub fn unsettled(&self, thread: ThreadId) -> Result<Vec<OutboxEntry>> {
-        self.read_outbox(
-            &format!(
-                "SELECT {COLUMNS} FROM outbox WHERE thread = ?1 AND state <> 3 ORDER BY number"
-            ),
-            [thread.as_bytes()],
         )
     }
 

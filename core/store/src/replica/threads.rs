@@ -65,23 +65,28 @@ impl ReplicaTx<'_> {
         Ok(())
     }
 
-    /// Applies entries that follow the thread's cursor: rows, state and cursor in this transaction. Text saved of items
-    /// that they close goes. Returns where the thread is now; entries that are applied already are passed over.
+    /// Applies entries that follow a thread's cursor: rows, state and cursor in this transaction. Text saved of items that
+    /// they close goes. `snapshot` is what is kept of the thread (or the empty state, for one that never was), and is moved
+    /// along.
     ///
     /// # Errors
-    /// [`StoreError::Gap`] if one is missing in between, [`StoreError::Missing`] if the thread was never opened.
-    pub fn apply_entries(&self, thread: ThreadId, entries: &[Entry]) -> Result<Snapshot> {
-        let (host, mut snapshot) = self.state(thread)?.ok_or_else(|| self.missing(thread))?;
+    /// [`StoreError::Gap`] if an entry is not the next one.
+    pub fn apply_entries<'e>(
+        &self,
+        host: HostId,
+        snapshot: &mut Snapshot,
+        entries: impl IntoIterator<Item = &'e Entry>,
+    ) -> Result<()> {
+        let thread = snapshot.state.thread;
+        if snapshot.cursor.seq == 0 {
+            // The first entries of a thread that was never opened: make its place before its rows.
+            self.put_state(host, snapshot)?;
+        }
         let mut rows = self.rows(thread)?;
         for entry in entries {
             let applied = snapshot.cursor.seq;
-            if entry.seq <= applied && entry.epoch == snapshot.cursor.epoch {
-                continue;
-            }
-            if entry.thread != thread
-                || entry.epoch != snapshot.cursor.epoch
-                || entry.seq != applied + 1
-            {
+            let same = applied == 0 || entry.epoch == snapshot.cursor.epoch;
+            if entry.thread != thread || !same || entry.seq != applied + 1 {
                 return Err(StoreError::Gap {
                     thread,
                     applied,
@@ -98,8 +103,7 @@ impl ReplicaTx<'_> {
                 }
             }
         }
-        self.put_state(host, &snapshot)?;
-        Ok(snapshot)
+        self.put_state(host, snapshot)
     }
 
     /// The rows of a thread that was opened, for `project`.
@@ -239,19 +243,6 @@ impl ReplicaReads {
             .transpose()
     }
 
-    /// Threads of a host that were opened.
-    ///
-    /// # Errors
-    /// Any of the file.
-    pub fn threads_of(&self, host: HostId) -> Result<Vec<ThreadId>> {
-        self.db.all(
-            "listing threads",
-            "SELECT thread FROM threads WHERE host = ?1 ORDER BY number",
-            [host.as_bytes()],
-            |row| row.get(0).map(ThreadId::from_bytes),
-        )
-    }
-
     /// A row of a thread that was opened.
     ///
     /// # Errors
@@ -261,6 +252,25 @@ impl ReplicaReads {
             Some(number) => rows::find(&self.db, number, key),
             None => Ok(None),
         }
+    }
+
+    /// A row of any thread of a host that was opened, with its thread.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn row_anywhere(&self, host: HostId, key: RowKey) -> Result<Option<(ThreadId, Row)>> {
+        let opened = self.db.all(
+            "listing threads",
+            "SELECT number, thread FROM threads WHERE host = ?1 ORDER BY number",
+            [host.as_bytes()],
+            |row| Ok((row.get(0)?, ThreadId::from_bytes(row.get(1)?))),
+        )?;
+        for (number, thread) in opened {
+            if let Some(row) = rows::find(&self.db, number, key)? {
+                return Ok(Some((thread, row)));
+            }
+        }
+        Ok(None)
     }
 
     /// Every row held of a thread, ordered by kind and id.

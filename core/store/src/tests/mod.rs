@@ -6,6 +6,7 @@ mod crash;
 mod disk;
 mod feed;
 mod ledger;
+mod listed;
 mod outbox;
 mod rebuild;
 mod replica;

@@ -135,18 +135,27 @@ impl Session {
                 self.fail(sub).await
             }
             DeviceMessage::SubscribeFeed { sub, cursor } => {
-                let update = {
-                    let world = self.world.lock().unwrap();
+                let (parts, cut) = {
+                    let mut world = self.world.lock().unwrap();
+                    world.feed_asked.push(cursor);
                     let good = cursor
                         .filter(|at| at.epoch == world.epoch && at.revision <= world.revision);
-                    world.feed(good.map_or(0, |at| at.revision), good.is_none())
+                    let update = world.feed(good.map_or(0, |at| at.revision), good.is_none());
+                    self.feed = Some((sub, update.cursor.revision));
+                    (world.feed_parts(update), world.feed_cut.take())
                 };
-                self.feed = Some((sub, update.cursor.revision));
-                self.say(HostMessage::Feed {
-                    sub,
-                    update: Box::new(update),
-                })
-                .await
+                for (n, part) in parts.into_iter().enumerate() {
+                    if cut == Some(n) {
+                        self.cut().await;
+                        return None;
+                    }
+                    self.say(HostMessage::Feed {
+                        sub,
+                        update: Box::new(part),
+                    })
+                    .await?;
+                }
+                Some(())
             }
             DeviceMessage::Subscribe {
                 sub,

@@ -4,10 +4,10 @@
 mod rows;
 mod verbs;
 
-pub(crate) use rows::{Gone, Host, Item, Request, Standing, Thread};
+pub(crate) use rows::{Gone, Host, Item, Request, Standing, Thread, Threads};
 pub(crate) use verbs::{
     Answered, Created, ErrorLine, Idle, Interrupted, Joined, QueueChanged, QueueLine, RequestGone,
-    Reset, Sent, Text, ThreadGone, masked,
+    Reset, Sent, Text, ThreadGone,
 };
 
 use serde::Serialize;

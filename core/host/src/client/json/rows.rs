@@ -13,7 +13,7 @@ use pilothouse_domain::{
 };
 use pilothouse_engine::{
     AgentRow, ChangeRow, HostRow, InboxRow, InboxState, LinkState, RequestOutline, RowContent,
-    RowText, ThreadHeader, ThreadRow, TimelineRow,
+    RowText, ThreadCounts, ThreadHeader, ThreadRow, TimelineRow, masked,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -83,6 +83,35 @@ impl<'a> From<&'a HostRow> for Host<'a> {
             agents: row.agents.iter().map(Agent::from).collect(),
             workspaces: &row.workspaces,
             default_mode: row.default_mode,
+        }
+    }
+}
+
+/// `threads`: what there is beside the page that follows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Threads {
+    all: u64,
+    waiting: u64,
+    running: u64,
+    failed: u64,
+    archived: u64,
+    outstanding: u32,
+    more: bool,
+    /// Behind which thread the next page begins.
+    next: Option<ThreadId>,
+}
+
+impl Threads {
+    pub(crate) fn of(counts: &ThreadCounts, more: bool, next: Option<ThreadId>) -> Self {
+        Self {
+            all: counts.all,
+            waiting: counts.waiting,
+            running: counts.running,
+            failed: counts.failed,
+            archived: counts.archived,
+            outstanding: counts.outstanding,
+            more,
+            next,
         }
     }
 }
@@ -225,7 +254,7 @@ impl<'a> From<&'a InboxRow> for Request<'a> {
 }
 
 fn answer_of(answer: &Answer, row: &InboxRow) -> Value {
-    serde_json::to_value(super::masked(answer, &row.subject.questions)).unwrap_or(Value::Null)
+    serde_json::to_value(masked(&row.subject.questions, answer)).unwrap_or(Value::Null)
 }
 
 /// `item`

@@ -4,10 +4,8 @@ use super::rows::{Queued, queued};
 use crate::client::failure::{Candidate, Code, Failure};
 use pilothouse_domain::{
     AttemptId, CommandId, ContentHash, HostId, ItemId, MessageId, Refusal, RequestId,
-    RequestStatus, RunId, RunStatus, ThreadId,
-    command::NoticeKind,
-    event::HoldReason,
-    request::{Answer, Question, QuestionReply},
+    RequestStatus, RunId, RunStatus, ThreadId, command::NoticeKind, event::HoldReason,
+    request::Answer,
 };
 use pilothouse_engine::ThreadHeader;
 use serde::Serialize;
@@ -97,26 +95,6 @@ impl From<&RequestStatus> for Confirmed {
             RequestStatus::Expired => none("expired"),
             RequestStatus::Lost { .. } => none("lost"),
         }
-    }
-}
-
-/// The answer without the words that go to a secret question.
-pub(crate) fn masked(answer: &Answer, questions: &[Question]) -> Answer {
-    let Answer::Reply { replies } = answer else {
-        return answer.clone();
-    };
-    let mask = |reply: &QuestionReply| {
-        let secret = questions
-            .iter()
-            .find(|question| question.id == reply.question)
-            .is_none_or(|question| question.secret);
-        QuestionReply {
-            text: reply.text.clone().filter(|_| !secret),
-            ..reply.clone()
-        }
-    };
-    Answer::Reply {
-        replies: replies.iter().map(mask).collect(),
     }
 }
 

@@ -14,7 +14,7 @@ use pilothouse_domain::{
     run::BlockedOn,
     state::EndedRun,
 };
-use pilothouse_engine::{InboxRow, InboxState, LinkState, RowContent, ThreadHeader};
+use pilothouse_engine::{InboxRow, InboxState, LinkState, RowContent, ThreadCounts, ThreadHeader};
 
 fn command_id() -> CommandId {
     CommandId::from_bytes([8; 16])
@@ -85,6 +85,21 @@ fn examples() -> Vec<String> {
         ),
         json::line("host", json::Host::from(&host(LinkState::Synchronised))),
         json::line("host", json::Host::from(&host(away))),
+        json::line(
+            "threads",
+            json::Threads::of(
+                &ThreadCounts {
+                    all: 50_000,
+                    waiting: 3,
+                    running: 2,
+                    failed: 7,
+                    archived: 12,
+                    outstanding: 1,
+                },
+                true,
+                Some(thread.summary.thread),
+            ),
+        ),
         json::line("thread", json::Thread::from(&thread)),
         json::line(
             "thread_gone",

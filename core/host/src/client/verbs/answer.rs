@@ -18,7 +18,7 @@ use pilothouse_domain::{
     CommandBody, ContentHash, RequestStatus,
     request::{Answer, OptionEffect},
 };
-use pilothouse_engine::{InboxRow, InboxState, RequestPage};
+use pilothouse_engine::{InboxRow, InboxState, RequestPage, masked};
 use std::time::{Duration, Instant};
 
 /// How long the host is waited for before what is stored is shown.
@@ -106,7 +106,7 @@ pub(super) fn answer(args: &AnswerArgs, output: &mut Output) -> Result<(), Failu
             host: row.host,
             command: ticket.command_id(),
             content_hash: shown,
-            answer: json::masked(&answer, &row.subject.questions),
+            answer: masked(&row.subject.questions, &answer),
             confirmed: (&status).into(),
         },
     )?;
@@ -185,7 +185,7 @@ fn find(device: &mut Device, given: &str, until: Instant) -> Result<(InboxRow, S
     let now = device.inbox();
     let full = row.request.to_string();
     among(&now, &full).map_err(|failure| {
-        let page = device.request(row.host, row.thread, row.request);
+        let page = device.request(row.host, Some(row.thread), row.request);
         page.map_or(failure, |page| closed(&page))
     })
 }
@@ -210,10 +210,10 @@ fn among(rows: &[InboxRow], given: &str) -> Result<(InboxRow, String), Failure> 
 /// What became of a request that is open no more, where this device still holds it.
 fn closed_before(device: &mut Device, given: &str) -> Option<Failure> {
     let request = given.trim().to_ascii_lowercase().parse().ok()?;
-    let threads = device.threads();
-    let page = threads
+    let hosts = device.hosts();
+    let page = hosts
         .iter()
-        .find_map(|row| device.request(row.host, row.summary.thread, request))?;
+        .find_map(|row| device.request(row.host, None, request))?;
     Some(closed(&page))
 }
 
@@ -262,7 +262,7 @@ fn done(answer: &Answer, row: &InboxRow) -> (String, Tone) {
 /// Waits until the host says that the request is open no more.
 fn wait_closed(device: &mut Device, row: &InboxRow, until: Instant) -> Option<RequestStatus> {
     loop {
-        if let Some(page) = device.request(row.host, row.thread, row.request)
+        if let Some(page) = device.request(row.host, Some(row.thread), row.request)
             && !page.status().is_open()
         {
             return Some(page.status().clone());

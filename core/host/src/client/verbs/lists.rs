@@ -2,7 +2,7 @@
 
 use super::typed;
 use crate::client::{
-    args::{HostsArgs, InboxArgs, JoinArgs, ThreadsArgs},
+    args::{HostsArgs, InboxArgs, JoinArgs, Only, ThreadsArgs},
     device::{Device, no_host},
     failure::{Code, Failure},
     json,
@@ -11,7 +11,9 @@ use crate::client::{
     show,
     style::Tone,
 };
-use pilothouse_engine::{HostRow, InboxRow, InboxState, LinkState, Scope};
+use pilothouse_engine::{
+    HostRow, InboxRow, InboxState, LinkState, Scope, Standing, ThreadFilter, ThreadPage,
+};
 
 pub(super) fn join(args: &JoinArgs, output: &mut Output) -> Result<(), Failure> {
     let code = typed(&args.code, "the pairing code")?;
@@ -71,33 +73,82 @@ pub(super) fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<(), Fai
         .as_deref()
         .map(|given| device.pick_host(Some(given)))
         .transpose()?;
-    let rows = device.threads();
-    let ids: Vec<String> = rows
-        .iter()
-        .map(|row| row.summary.thread.to_string())
-        .collect();
-    let shown: Vec<_> = rows
-        .into_iter()
-        .filter(|row| only.as_ref().is_none_or(|host| host.host == row.host))
-        .filter(|row| args.all || !row.summary.archived)
-        .collect();
-    for row in &shown {
+    let filter = ThreadFilter {
+        host: only.as_ref().map(|host| host.host),
+        standing: args.only.map(|only| match only {
+            Only::Waiting => Standing::Waiting,
+            Only::Running => Standing::Running,
+            Only::Failed => Standing::Failed,
+            Only::Archived => Standing::Archived,
+        }),
+    };
+    let after = args.after.as_deref();
+    let after = after.map(|given| device.pick_thread(given)).transpose()?;
+    let after = after.map(|row| row.place());
+    let mut page = device.threads(filter, after, args.limit)?;
+    if args.all && !page.more {
+        let room = args
+            .limit
+            .saturating_sub(u32::try_from(page.rows.len()).unwrap_or(u32::MAX));
+        let standing = Some(Standing::Archived);
+        let archived = device.threads(ThreadFilter { standing, ..filter }, None, room.max(1))?;
+        page.more = archived.more || archived.rows.len() > room as usize;
+        page.rows
+            .extend(archived.rows.into_iter().take(room as usize));
+    }
+    let next = page.rows.last().filter(|_| page.more && !args.all);
+    let next = next.map(|row| row.summary.thread);
+    output.object("threads", json::Threads::of(&page.counts, page.more, next))?;
+    for row in &page.rows {
         output.object("thread", json::Thread::from(row))?;
     }
     output.words(&away(&hosts, &device, output))?;
-    if shown.is_empty() {
+    if page.rows.is_empty() && after.is_none() && args.only.is_none() {
         output.say(
             None,
             "No threads. `pilothouse new --agent AGENT --workspace WORKSPACE TITLE` makes one.",
         )?;
+    } else if page.rows.is_empty() {
+        output.say(None, "No such threads.")?;
     }
+    let ids: Vec<String> = page
+        .rows
+        .iter()
+        .map(|row| row.summary.thread.to_string())
+        .collect();
+    let letters = letters_for(&page);
     output.words(&show::lists::threads(
-        &shown,
-        |id| short(id, ids.iter().cloned()),
+        &page.rows,
+        |id| {
+            let short = short(id, ids.iter().cloned());
+            id[..short.len().max(letters).min(id.len())].to_owned()
+        },
         device.now_ms(),
         output.style,
     ))?;
+    if page.more {
+        let how = next.map_or_else(
+            || "--limit shows more".to_owned(),
+            |thread| format!("`pilothouse threads --after {thread}` shows the next"),
+        );
+        let all = page.counts.all;
+        output.say(
+            Some(Tone::Dim),
+            &format!("There are older ones ({all} threads in all); {how}."),
+        )?;
+    }
     Ok(())
+}
+
+/// Letters of an id that tell it from the others with good odds, where not all of them are on the page: as many as make
+/// chance meetings of two rare. One that fits two after all is refused with both named.
+fn letters_for(page: &ThreadPage) -> usize {
+    if !page.more {
+        return 0;
+    }
+    // 32 letters; the chance that two of n random ids meet is about n² / 2 · 32^-letters.
+    let bits = (page.counts.all + page.counts.archived).max(2).ilog2() + 1;
+    (2 * bits).div_ceil(5) as usize
 }
 
 pub(super) fn inbox(args: &InboxArgs, output: &mut Output) -> Result<(), Failure> {
@@ -191,6 +242,6 @@ fn away(hosts: &[HostRow], device: &Device, output: &Output) -> String {
 /// Looks at everything that `watch` without a thread shows.
 pub(super) fn everything(device: &mut Device) {
     device.observe(Scope::Hosts);
-    device.observe(Scope::Threads);
+    device.observe_threads();
     device.observe(Scope::Inbox);
 }

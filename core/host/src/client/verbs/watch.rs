@@ -3,7 +3,7 @@
 use super::lists;
 use crate::client::{
     args::WatchArgs,
-    device::{Device, Seen, no_host},
+    device::{Device, no_host},
     failure::{Code, Failure},
     json::{self, Op},
     output::Output,
@@ -13,7 +13,7 @@ use crate::client::{
 };
 use pilothouse_domain::{ContentHash, HostId, RequestId, RunStatus, ThreadId, row::WaitingCounts};
 use pilothouse_engine::{
-    Batch, HostRow, InboxRow, LinkState, ListBatch, ListOp, Scope, ThreadRow, TimelineBatch,
+    Batch, HostRow, InboxRow, LinkState, ListOp, Scope, ThreadRow, ThreadsBatch, TimelineBatch,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ pub(super) fn thread(args: &WatchArgs, given: &str, output: &mut Output) -> Resu
     let mut watch = Watched::new(&row, output);
     watch.begin(output)?;
     device.observe(Scope::Hosts);
-    device.observe(Scope::Threads);
+    device.observe_threads();
     device.observe(Scope::Inbox);
     device.observe(Scope::Timeline {
         host: row.host,
@@ -65,12 +65,14 @@ pub(super) fn thread(args: &WatchArgs, given: &str, output: &mut Output) -> Resu
             )?,
             Batch::Threads(_) | Batch::Delivery(_) => {}
         }
-        if args.until_idle && (watch.live.is_idle() || rests_elsewhere(&device.seen, &row)) {
+        let line = rests_elsewhere(&device, &row);
+        if args.until_idle && (watch.live.is_idle() || line.is_some()) {
             output.bottom(None)?;
             let status = if watch.live.is_idle() {
                 watch.live.last_status()
             } else {
-                last_status(&device.seen, &row)
+                line.and_then(|line| line.summary.last_run)
+                    .map(|run| run.status)
             };
             output.object(
                 "idle",
@@ -84,28 +86,21 @@ pub(super) fn thread(args: &WatchArgs, given: &str, output: &mut Output) -> Resu
     }
 }
 
-/// Whether the thread rests by what another process, which holds the link, has stored. This process cannot know that its
-/// timeline is up to date; the list of threads is kept so by whoever holds the link.
-fn rests_elsewhere(seen: &Seen, row: &ThreadRow) -> bool {
-    let elsewhere = seen
+/// The thread's line, if it rests by what another process, which holds the link, has stored. This process cannot know that
+/// its timeline is up to date; the list of threads is kept so by whoever holds the link.
+fn rests_elsewhere(device: &Device, row: &ThreadRow) -> Option<ThreadRow> {
+    let elsewhere = device
+        .seen
         .hosts
         .iter()
         .flatten()
         .any(|host| host.host == row.host && host.link == LinkState::HeldElsewhere);
-    elsewhere
-        && line_of(seen, row)
-            .is_some_and(|line| rests(line) && line.summary.waiting == WaitingCounts::default())
-}
-
-fn line_of<'a>(seen: &'a Seen, row: &ThreadRow) -> Option<&'a ThreadRow> {
-    seen.threads
-        .iter()
-        .flatten()
-        .find(|line| line.host == row.host && line.summary.thread == row.summary.thread)
-}
-
-fn last_status(seen: &Seen, row: &ThreadRow) -> Option<RunStatus> {
-    line_of(seen, row)?.summary.last_run.map(|run| run.status)
+    if !elsewhere {
+        return None;
+    }
+    device
+        .line(row.summary.thread)
+        .filter(|line| rests(line) && line.summary.waiting == WaitingCounts::default())
 }
 
 /// The next batch; meanwhile the line at the bottom counts on. `None` when the time is up.
@@ -334,12 +329,7 @@ pub(super) fn everything(args: &WatchArgs, output: &mut Output) -> Result<(), Fa
         }
         match &batch {
             Batch::Hosts(_) => all.hosts(seen.hosts.as_deref().unwrap_or_default(), now, output)?,
-            Batch::Threads(list) => all.threads(
-                list,
-                seen.threads.as_deref().unwrap_or_default(),
-                now,
-                output,
-            )?,
+            Batch::Threads(list) => all.threads(list, &device, now, output)?,
             Batch::Inbox(_) => all.inbox(seen.inbox.as_deref().unwrap_or_default(), now, output)?,
             Batch::Timeline(_) | Batch::Delivery(_) => {}
         }
@@ -362,12 +352,12 @@ pub(super) fn everything(args: &WatchArgs, output: &mut Output) -> Result<(), Fa
         }
         let seen = &device.seen;
         if args.until_idle
-            && let (Some(hosts), Some(threads), Some(inbox)) =
-                (&seen.hosts, &seen.threads, &seen.inbox)
+            && let (Some(hosts), Some(_), Some(inbox)) = (&seen.hosts, &seen.threads, &seen.inbox)
             && hosts
                 .iter()
                 .all(|host| matches!(host.link, LinkState::Synchronised | LinkState::Revoked))
-            && threads.iter().all(rests)
+            && (seen.counts.waiting, seen.counts.running) == (0, 0)
+            && seen.counts.outstanding == 0
             && inbox.is_empty()
         {
             output.object(
@@ -413,11 +403,12 @@ impl Everything {
 
     fn threads(
         &mut self,
-        batch: &ListBatch<ThreadRow>,
-        rows: &[ThreadRow],
+        batch: &ThreadsBatch,
+        device: &Device,
         now_ms: u64,
         output: &mut Output,
     ) -> Result<(), Failure> {
+        let rows = device.seen.threads.as_deref().unwrap_or_default();
         let gone: Vec<ThreadId> = self
             .threads
             .keys()
@@ -426,7 +417,10 @@ impl Everything {
             .collect();
         for thread in gone {
             self.threads.remove(&thread);
-            output.object("thread_gone", json::ThreadGone { thread })?;
+            // What is only older than those in view is still there.
+            if device.line(thread).is_none() {
+                output.object("thread_gone", json::ThreadGone { thread })?;
+            }
         }
         // Of the threads that are there at the beginning a person is told of those that do something.
         for row in rows {
@@ -445,7 +439,7 @@ impl Everything {
                 continue;
             }
             output.object("thread", json::Thread::from(row))?;
-            if batch.reset && active.is_none() && row.summary.queued == 0 {
+            if batch.list.reset && active.is_none() && row.summary.queued == 0 {
                 continue;
             }
             let tone = show::lists::doing(row, now_ms).1;

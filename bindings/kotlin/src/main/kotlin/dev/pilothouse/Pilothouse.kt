@@ -16,8 +16,11 @@ import dev.pilothouse.core.Platform
 import dev.pilothouse.core.Query
 import dev.pilothouse.core.Scope
 import dev.pilothouse.core.Sink
+import dev.pilothouse.core.ThreadCounts
+import dev.pilothouse.core.ThreadFilter
 import dev.pilothouse.core.ThreadHeader
 import dev.pilothouse.core.ThreadId
+import dev.pilothouse.core.ThreadPlace
 import dev.pilothouse.core.ThreadRow
 import dev.pilothouse.core.TimelineRow
 import dev.pilothouse.core.uniffiEnsureInitialized
@@ -49,10 +52,23 @@ class Pilothouse private constructor(private val core: Core) : Closeable {
     /** Paired hosts, and how the link to each stands. */
     fun hosts(): Flow<List<HostRow>> = list(Scope.Hosts, ::hostSteps)
 
-    /** All threads of all hosts, the one that changed last first. */
-    fun threads(): Flow<List<ThreadRow>> = list(Scope.Threads, ::threadSteps)
+    /**
+     * The newest threads, the one that changed last first, with how many there are in all.
+     *
+     * For older ones collect again with a greater limit, or ask for pages: [query] with `Query.Threads`, behind the
+     * [place] of the last row.
+     *
+     * @param filter which threads; by default those of all hosts that are not archived
+     * @param limit how many at most, from 1 to 1,000
+     */
+    fun threads(filter: ThreadFilter = ThreadFilter(null, null), limit: Int = 200): Flow<Threads> = observe(
+        scope = { Scope.Threads(filter, limit.coerceAtLeast(1).toUInt()) },
+        start = { HeldThreads() },
+        apply = { held, batch -> if (batch is Batch.Threads) held.take(batch) },
+        state = { Threads(it.rows.rows, checkNotNull(it.counts) { "a batch was taken" }, it.more) },
+    )
 
-    /** What waits for a person on any host, the one that waits longest first. */
+    /** What waits for a person on any host, the one that waits longest first; at most 1,000. */
     fun inbox(): Flow<List<InboxRow>> = list(Scope.Inbox, ::inboxSteps)
 
     /** Commands in this device's outbox, in order. */
@@ -183,6 +199,31 @@ class Pilothouse private constructor(private val core: Core) : Closeable {
  * @property rows its newest items, oldest first
  */
 data class Timeline(val header: ThreadHeader, val rows: List<TimelineRow>)
+
+/**
+ * A window of the list of threads.
+ *
+ * @property rows the newest threads, the one that changed last first
+ * @property counts how many there are, whatever [rows] shows of them
+ * @property more whether older threads exist than those in [rows]
+ */
+data class Threads(val rows: List<ThreadRow>, val counts: ThreadCounts, val more: Boolean)
+
+/** A thread's place in the list, behind which the next page begins. */
+val ThreadRow.place: ThreadPlace get() = ThreadPlace(updatedAtMs, thread, host)
+
+private class HeldThreads {
+    var counts: ThreadCounts? = null
+    var more = false
+    val rows = Differ<ThreadRow>()
+
+    fun take(batch: Batch.Threads) {
+        val steps = threadSteps(batch)
+        rows.apply(steps.reset, steps.ops)
+        counts = batch.counts
+        more = batch.more
+    }
+}
 
 private class HeldTimeline {
     var header: ThreadHeader? = null

@@ -25,15 +25,13 @@ internal fun hostSteps(batch: Batch): Steps<HostRow>? = (batch as? Batch.Hosts)?
     })
 }
 
-internal fun threadSteps(batch: Batch): Steps<ThreadRow>? = (batch as? Batch.Threads)?.run {
-    Steps(reset, ops.map {
-        when (it) {
-            is ThreadOp.Insert -> ListOp.Insert(it.index.toInt(), it.row)
-            is ThreadOp.Update -> ListOp.Update(it.index.toInt(), it.row)
-            is ThreadOp.Remove -> ListOp.Remove(it.index.toInt())
-        }
-    })
-}
+internal fun threadSteps(batch: Batch.Threads): Steps<ThreadRow> = Steps(batch.reset, batch.ops.map {
+    when (it) {
+        is ThreadOp.Insert -> ListOp.Insert(it.index.toInt(), it.row)
+        is ThreadOp.Update -> ListOp.Update(it.index.toInt(), it.row)
+        is ThreadOp.Remove -> ListOp.Remove(it.index.toInt())
+    }
+})
 
 internal fun inboxSteps(batch: Batch): Steps<InboxRow>? = (batch as? Batch.Inbox)?.run {
     Steps(reset, ops.map {

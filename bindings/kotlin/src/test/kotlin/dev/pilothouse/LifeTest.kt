@@ -3,7 +3,6 @@ package dev.pilothouse
 import dev.pilothouse.core.FfiConverterTypeSink
 import dev.pilothouse.core.HostId
 import dev.pilothouse.core.LinkState
-import dev.pilothouse.core.ThreadRow
 import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.async
@@ -32,12 +31,12 @@ class LifeTest {
     @Test fun `a subscription lives through garbage collections while it is collected`() = test {
         World.device().use { device ->
             val host = device.synchronised()
-            val seen = Channel<List<ThreadRow>>(Channel.UNLIMITED)
+            val seen = Channel<Threads>(Channel.UNLIMITED)
             val job = launch(Dispatchers.Default) { device.threads().collect { seen.send(it) } }
             seen.receive()
             repeat(5) { collectGarbage() }
             val made = device.createThread(host, "demo", "codex", "after the garbage collection").thread
-            while (seen.receive().none { it.thread == made && !it.pending }) { /* the next list */ }
+            while (seen.receive().rows.none { it.thread == made && !it.pending }) { /* the next list */ }
             job.cancelAndJoin()
         }
     }

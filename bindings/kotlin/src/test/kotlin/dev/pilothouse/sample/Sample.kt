@@ -12,7 +12,7 @@ suspend fun main(args: Array<String>) = coroutineScope {
     val (dataDir, thread) = args
     Pilothouse.open(Path.of(dataDir), "sample").use { pilothouse ->
         for (host in pilothouse.hosts().first()) println("${host.name}: ${host.link}")
-        val row = pilothouse.threads().first().first { it.thread == thread }
+        val row = pilothouse.threads().first().rows.first { it.thread == thread }
         val watching = launch {
             pilothouse.timeline(row.host, thread).collect { (header, rows) ->
                 println("${header.active?.status ?: header.lastStatus}: ${rows.lastOrNull()?.text?.text}")
