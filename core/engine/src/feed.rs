@@ -51,8 +51,6 @@ impl Actor {
             if self.is_observed(host, thread) {
                 self.follow(host, thread);
             }
-            // What a command of this device led to may have come with this.
-            self.show_timeline(host, thread, false);
         }
         if first {
             self.pump(host);

@@ -289,7 +289,7 @@ impl Reading<'_> {
         }))
     }
 
-    /// Whether what a taken command led to has come: into the host's list, and for a timeline into the thread's log.
+    /// Whether what a taken command led to has come: into the host's list, or for a timeline into the thread's log.
     fn has_come(
         &self,
         entry: &OutboxEntry,
@@ -300,16 +300,12 @@ impl Reading<'_> {
         if self.feed_cursor(host)?.epoch != cursor.epoch {
             return Ok(true);
         }
-        if self.listed_seq(host, thread)?.unwrap_or(0) < cursor.seq {
-            return Ok(false);
-        }
-        if !in_thread {
-            return Ok(true);
-        }
-        Ok(self
-            .reads
-            .state(thread)?
-            .is_some_and(|(_, snapshot)| snapshot.cursor.seq >= cursor.seq))
+        let reached = if in_thread {
+            self.cursor(thread)?.map(|cursor| cursor.seq)
+        } else {
+            self.listed_seq(host, thread)?
+        };
+        Ok(reached.is_some_and(|seq| seq >= cursor.seq))
     }
 }
 

@@ -18,6 +18,9 @@ const BUSY: Duration = Duration::from_secs(10);
 const WAL_PAGES: i64 = 3 * 1024;
 /// The file of the write-ahead log is cut back to this size, bytes, when it starts anew.
 const WAL_BYTES: i64 = 16 * 1024 * 1024;
+/// KiB of pages that a reader keeps to itself. There is one for each subscription, and the system keeps the file's pages
+/// anyway; the default would be 2,000.
+const READER_KIB: u32 = 512;
 /// Prepared statements kept per connection; above the number of different statements there are.
 const STATEMENTS: usize = 160;
 
@@ -111,7 +114,8 @@ impl Db {
         db.run(
             "setting up the connection",
             &format!(
-                "PRAGMA busy_timeout = {}; PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;",
+                "PRAGMA busy_timeout = {}; PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; \
+                 PRAGMA cache_size = -{READER_KIB};",
                 BUSY.as_millis()
             ),
         )?;

@@ -169,19 +169,11 @@ impl Renderer for TimelineView {
         } else {
             None
         };
-        // Text is read after the rows: whatever streamed before a row came to be is in this batch or an earlier one.
-        let texts = {
-            let live = lock(&self.shared.live);
-            live.threads
-                .get(&(self.host, self.thread))
-                .map(|thread| thread.texts.clone())
-                .unwrap_or_default()
-        };
         self.generation = generation;
         self.version = Some(version);
 
         let mut ops = Vec::new();
-        let header_before = self.header.clone();
+        let mut restated = false;
         if let Some((rows, header)) = fresh {
             ops = if reset {
                 self.sent.clear();
@@ -190,22 +182,14 @@ impl Renderer for TimelineView {
                 diff::diff(&self.rows, &rows, |row| row.id)
             };
             self.rows = rows;
+            restated = self.header.as_ref() != Some(&header);
             self.header = Some(header);
         }
-        for op in &mut ops {
-            if let ListOp::Insert { row, .. } | ListOp::Update { row, .. } = op {
-                overlay_text(row, &texts, &mut self.sent);
-            }
-        }
-        let appended = self.appended(&texts, &mut ops);
+        let appended = self.stream(&mut ops);
         let Some(header) = self.header.clone() else {
             return Ok(None);
         };
-        if !reset
-            && ops.is_empty()
-            && appended.is_empty()
-            && header_before.as_ref() == Some(&header)
-        {
+        if !reset && ops.is_empty() && appended.is_empty() && !restated {
             return Ok(None);
         }
         Ok(Some(Batch::Timeline(Box::new(TimelineBatch {
@@ -218,6 +202,24 @@ impl Renderer for TimelineView {
 }
 
 impl TimelineView {
+    /// Puts streamed text over new rows, and gives what came in since for those shown before. It is read after the rows:
+    /// whatever streamed before a row came to be is in this batch or an earlier one. Copies what is new and nothing else.
+    fn stream(&mut self, ops: &mut Vec<ListOp<TimelineRow>>) -> Vec<AppendText> {
+        let shared = self.shared.clone();
+        let live = lock(&shared.live);
+        let none = BTreeMap::new();
+        let texts = live
+            .threads
+            .get(&(self.host, self.thread))
+            .map_or(&none, |thread| &thread.texts);
+        for op in ops.iter_mut() {
+            if let ListOp::Insert { row, .. } | ListOp::Update { row, .. } = op {
+                overlay_text(row, texts, &mut self.sent);
+            }
+        }
+        self.appended(texts, ops)
+    }
+
     /// Text that came in since, for rows that are shown. A text that began anew is shown by an update of its row.
     fn appended(
         &mut self,

@@ -9,7 +9,7 @@ use crate::{
     rows::{self, ThreadRows, Window},
 };
 use pilothouse_domain::{
-    Entry, Event, HostId, ItemId, LoggedEvent, Position, Row, RowKey, ThreadId, limits,
+    Cursor, Entry, Event, HostId, ItemId, LoggedEvent, Position, Row, RowKey, ThreadId, limits,
     row::{LiveText, OpenItem, Snapshot},
     state::STATE_VERSION,
 };
@@ -241,6 +241,19 @@ impl ReplicaReads {
                 Ok((host, Snapshot { state, cursor }))
             })
             .transpose()
+    }
+
+    /// The place of the log up to which a thread that was opened is applied.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn cursor(&self, thread: ThreadId) -> Result<Option<Cursor>> {
+        self.db.one(
+            "reading a place",
+            "SELECT epoch, seq, chain FROM threads WHERE thread = ?1 AND version = ?2",
+            (thread.as_bytes(), i64::from(STATE_VERSION)),
+            |row| Ok(cursor(row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
     }
 
     /// A row of a thread that was opened.
