@@ -56,7 +56,8 @@ pub(crate) fn run(dir: &Path, name: &str) -> Result<(), String> {
         out: Arc::new(Mutex::new(std::io::stdout())),
         runtime,
     };
-    for scope in [Scope::Hosts, Scope::Threads, Scope::Inbox, Scope::Delivery] {
+    let threads = Scope::threads(1_000);
+    for scope in [Scope::Hosts, threads, Scope::Inbox, Scope::Delivery] {
         driver.observe(scope);
     }
     for line in std::io::stdin().lock().lines() {

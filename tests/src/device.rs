@@ -12,7 +12,7 @@ use pilothouse_domain::{
 };
 use pilothouse_engine::{
     Core, CoreConfig, Environment, InboxRow, InboxState, LinkState, Network, NewCommand,
-    Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform, ThreadFilter, Ticket,
+    Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform, Ticket,
     TicketOutcome, TimelineRow,
 };
 use std::{
@@ -59,10 +59,7 @@ impl Device {
             asked: Mutex::default(),
             waiter,
         };
-        let threads = Scope::Threads {
-            filter: ThreadFilter::default(),
-            limit: 1_000,
-        };
+        let threads = Scope::threads(1_000);
         for scope in [Scope::Hosts, threads, Scope::Inbox, Scope::Delivery] {
             device.observe(scope);
         }

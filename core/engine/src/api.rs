@@ -131,6 +131,17 @@ pub enum Scope {
     Delivery,
 }
 
+impl Scope {
+    /// The newest threads of all hosts that are not archived, at most so many.
+    pub const fn threads(limit: u32) -> Self {
+        let filter = ThreadFilter {
+            host: None,
+            standing: None,
+        };
+        Self::Threads { filter, limit }
+    }
+}
+
 /// Takes batches. Called from the core's delivery thread only, one call at a time.
 ///
 /// A sink that panics is closed, with a log line; others are not touched. A slow one gets fewer, larger batches.

@@ -328,9 +328,15 @@ impl Actor {
         if self.following(host, thread).is_none() {
             return;
         }
-        let changed = lock(&self.shared.live).thread(host, thread).push(text);
+        let (changed, first) = {
+            let mut live = lock(&self.shared.live);
+            let held = live.thread(host, thread);
+            // The row of an item has just been shown when its first words come: they do not wait for the next frame.
+            let first = !held.texts.contains_key(&text.item);
+            (held.push(text), first)
+        };
         if changed {
-            self.shared.changed(Shows::Timeline(host, thread), false);
+            self.shared.changed(Shows::Timeline(host, thread), first);
             if self.elsewhere.contains(&(host, thread)) {
                 let saved = self
                     .store

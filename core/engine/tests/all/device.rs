@@ -4,8 +4,8 @@ use crate::host::{FakeHost, HOST, choose, selection};
 use pilothouse_domain::{CommandBody, ContentHash, DispatchMode, RequestId, ThreadId};
 use pilothouse_engine::{
     Batch, Core, CoreConfig, DeliveryRow, DeviceKey, DeviceKeyError, Environment, HostRow,
-    InboxRow, LinkState, LogLevel, NewCommand, Observation, Platform, Scope, Sink, ThreadFilter,
-    ThreadHeader, ThreadRow, Ticket, TicketOutcome, TimelineRow,
+    InboxRow, LinkState, LogLevel, NewCommand, Observation, Platform, Scope, Sink, ThreadHeader,
+    ThreadRow, Ticket, TicketOutcome, TimelineRow,
 };
 use pilothouse_wire::identity::FileKey;
 use std::{
@@ -132,13 +132,7 @@ impl Device {
     }
 
     pub(crate) fn threads(&self) -> Watch<ThreadRow> {
-        watch(
-            &self.core,
-            Scope::Threads {
-                filter: ThreadFilter::default(),
-                limit: 200,
-            },
-        )
+        watch(&self.core, Scope::threads(200))
     }
 
     pub(crate) fn delivery(&self) -> Watch<DeliveryRow> {

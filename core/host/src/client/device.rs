@@ -226,10 +226,7 @@ impl Device {
 
     /// Looks at the newest threads of all hosts.
     pub(crate) fn observe_threads(&mut self) {
-        self.observe(Scope::Threads {
-            filter: ThreadFilter::default(),
-            limit: WINDOW,
-        });
+        self.observe(Scope::threads(WINDOW));
     }
 
     /// Threads as they are stored now.

@@ -243,6 +243,19 @@ impl ReplicaReads {
             .transpose()
     }
 
+    /// Threads of a host that were opened.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn threads_of(&self, host: HostId) -> Result<Vec<ThreadId>> {
+        self.db.all(
+            "listing threads",
+            "SELECT thread FROM threads WHERE host = ?1 ORDER BY number",
+            [host.as_bytes()],
+            |row| row.get(0).map(ThreadId::from_bytes),
+        )
+    }
+
     /// The place of the log up to which a thread that was opened is applied.
     ///
     /// # Errors
@@ -272,14 +285,8 @@ impl ReplicaReads {
     /// # Errors
     /// Any of the file.
     pub fn row_anywhere(&self, host: HostId, key: RowKey) -> Result<Option<(ThreadId, Row)>> {
-        let opened = self.db.all(
-            "listing threads",
-            "SELECT number, thread FROM threads WHERE host = ?1 ORDER BY number",
-            [host.as_bytes()],
-            |row| Ok((row.get(0)?, ThreadId::from_bytes(row.get(1)?))),
-        )?;
-        for (number, thread) in opened {
-            if let Some(row) = rows::find(&self.db, number, key)? {
+        for thread in self.threads_of(host)? {
+            if let Some(row) = self.row(thread, key)? {
                 return Ok(Some((thread, row)));
             }
         }
