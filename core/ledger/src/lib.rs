@@ -161,17 +161,14 @@ impl Ledger {
     ///
     /// # Errors
     /// When the ledger cannot be read.
-    pub fn feed(&self, cursor: Option<FeedCursor>) -> Result<Feed, LedgerError> {
-        Feed::new(
-            self.reader()?,
+    pub async fn feed(&self, cursor: Option<FeedCursor>) -> Result<Feed, LedgerError> {
+        Feed::open(
+            self.shared.dir.clone(),
             self.shared.epoch,
             self.shared.feed.clone(),
             cursor,
         )
-    }
-
-    fn reader(&self) -> Result<LedgerReader, LedgerError> {
-        LedgerReader::open(&self.shared.dir).map_err(LedgerError::Store)
+        .await
     }
 
     /// Reads from the database without waiting for the writer.

@@ -10,9 +10,11 @@ use pilothouse_domain::{
     feed::{FeedCursor, FeedThread, FeedUpdate, Subscribed, ThreadUpdate},
     row::LiveText,
 };
-use pilothouse_store::{LedgerReader, StoreError};
+use pilothouse_store::{LedgerReader, LedgerReads, StoreError};
 use std::{
     collections::{BTreeMap, VecDeque},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use tokio::{
@@ -27,6 +29,28 @@ const FEED_PAGE: usize = 64;
 /// Least time between two pieces of live text of one item, after the first (DETAILS section 5).
 const LIVE_EVERY: Duration = Duration::from_millis(200);
 
+/// A reader that is used on threads that may wait for a disk, never on those that serve connections.
+struct Reader(Arc<Mutex<LedgerReader>>);
+
+impl Reader {
+    fn new(reader: LedgerReader) -> Self {
+        Self(Arc::new(Mutex::new(reader)))
+    }
+
+    /// Reads. Cancel-safe: a read that nobody waits for any more ends by itself.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&LedgerReader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let reader = self.0.clone();
+        let work = move || read(&reader.lock().unwrap_or_else(PoisonError::into_inner));
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|_| LedgerError::Closed)?
+            .map_err(LedgerError::Store)
+    }
+}
+
 /// One subscriber of a thread.
 pub struct Subscription {
     /// The thread.
@@ -34,7 +58,7 @@ pub struct Subscription {
     /// Where it starts from.
     pub answer: Subscribed,
     cursor: Cursor,
-    reader: LedgerReader,
+    reader: Reader,
     log: watch::Receiver<Cursor>,
     live: broadcast::Receiver<LiveAt>,
     /// Text that came before its entry was read.
@@ -62,7 +86,7 @@ impl Subscription {
             thread,
             answer,
             cursor,
-            reader,
+            reader: Reader::new(reader),
             log,
             live,
             early: None,
@@ -86,11 +110,12 @@ impl Subscription {
                 .as_ref()
                 .map_or(announced, |text| text.after.max(announced));
             if wanted > self.cursor.seq {
-                self.page(wanted)?;
+                self.page(wanted).await?;
                 continue;
             }
             if let Some(text) = self.early.take() {
-                self.take(text)?;
+                self.put(text.text);
+                self.release(Some(Instant::now()));
                 continue;
             }
             let due = self.texts.values().filter_map(PendingText::due).min();
@@ -100,11 +125,12 @@ impl Subscription {
                     None => std::future::pending().await,
                 }
             };
+            // What came is kept before anything is read for it: a caller may stop waiting then.
             tokio::select! {
                 biased;
                 changed = self.log.changed() => if changed.is_err() { return Ok(None) },
                 text = self.live.recv() => match text {
-                    Ok(text) => self.take(text)?,
+                    Ok(text) => self.early = Some(text),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return Ok(None),
                 },
@@ -115,12 +141,10 @@ impl Subscription {
 
     /// Makes entries up to `seq` ready, with the text that streamed between them in its place: after the entry that
     /// opened its item, before the one that closes it.
-    fn page(&mut self, seq: u64) -> Result<(), LedgerError> {
-        let mut entries = VecDeque::from(self.reader.entries_after(
-            self.thread,
-            self.cursor.seq,
-            PAGE,
-        )?);
+    async fn page(&mut self, seq: u64) -> Result<(), LedgerError> {
+        let (thread, after) = (self.thread, self.cursor.seq);
+        let read = move |ledger: &LedgerReader| ledger.entries_after(thread, after, PAGE);
+        let mut entries = VecDeque::from(self.reader.read(read).await?);
         // What is committed but not announced yet may have text that is still on its way here.
         entries.truncate(entries.iter().take_while(|entry| entry.seq <= seq).count());
         let last = entries.back().map_or(self.cursor.seq, |entry| entry.seq);
@@ -145,17 +169,6 @@ impl Subscription {
             self.cursor = last.cursor();
             self.ready.push_back(ThreadUpdate::Entries(passed));
         }
-    }
-
-    fn take(&mut self, text: LiveAt) -> Result<(), LedgerError> {
-        if text.after > self.cursor.seq {
-            let after = text.after;
-            self.early = Some(text);
-            return self.page(after);
-        }
-        self.put(text.text);
-        self.release(Some(Instant::now()));
-        Ok(())
     }
 
     fn put(&mut self, text: LiveText) {
@@ -200,7 +213,7 @@ impl PendingText {
 
 /// One follower of all summaries.
 pub struct Feed {
-    reader: LedgerReader,
+    reader: Reader,
     epoch: Epoch,
     revisions: watch::Receiver<u64>,
     at: u64,
@@ -209,16 +222,20 @@ pub struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(
-        reader: LedgerReader,
+    pub(crate) async fn open(
+        dir: PathBuf,
         epoch: Epoch,
         revisions: watch::Receiver<u64>,
         cursor: Option<FeedCursor>,
     ) -> Result<Self, LedgerError> {
         let known =
             cursor.filter(|cursor| cursor.epoch == epoch && cursor.revision <= *revisions.borrow());
+        let reader = tokio::task::spawn_blocking(move || LedgerReader::open(&dir))
+            .await
+            .map_err(|_| LedgerError::Closed)?
+            .map_err(LedgerError::Store)?;
         Ok(Self {
-            reader,
+            reader: Reader::new(reader),
             epoch,
             revisions,
             at: known.map_or(0, |cursor| cursor.revision),
@@ -235,7 +252,7 @@ impl Feed {
         loop {
             let latest = *self.revisions.borrow_and_update();
             if self.first || latest > self.at {
-                return self.page().map(Some);
+                return self.page().await.map(Some);
             }
             if self.revisions.changed().await.is_err() {
                 return Ok(None);
@@ -243,35 +260,49 @@ impl Feed {
         }
     }
 
-    fn page(&mut self) -> Result<FeedUpdate, LedgerError> {
+    async fn page(&mut self) -> Result<FeedUpdate, LedgerError> {
         let (at, epoch, reset) = (self.at, self.epoch, self.reset);
-        let update = self.reader.consistent(|ledger| {
-            let changes = ledger.summaries_since(at, FEED_PAGE)?;
-            let more = changes.len() >= FEED_PAGE;
-            let revision = changes.last().map_or(at, |change| change.revision);
-            let (mut threads, mut removed) = (Vec::new(), Vec::new());
-            for change in changes {
-                match change.summary {
-                    Some(summary) => {
-                        let requests = ledger.open_requests_of(change.thread)?;
-                        threads.push(FeedThread { summary, requests });
-                    }
-                    None => removed.push(change.thread),
-                }
-            }
-            let cursor = FeedCursor { epoch, revision };
-            Ok::<_, StoreError>(FeedUpdate {
-                cursor,
-                reset,
-                threads,
-                removed,
-                counts: ledger.waiting_counts()?,
-                more,
-            })
-        })?;
+        let read =
+            move |ledger: &LedgerReader| ledger.consistent(|ledger| step(ledger, at, epoch, reset));
+        let update = self.reader.read(read).await?;
         self.at = update.cursor.revision;
         self.reset = false;
         self.first = false;
         Ok(update)
     }
 }
+
+/// What changed after a revision, of one moment.
+fn step(
+    ledger: &LedgerReads,
+    at: u64,
+    epoch: Epoch,
+    reset: bool,
+) -> Result<FeedUpdate, StoreError> {
+    let changes = ledger.summaries_since(at, FEED_PAGE)?;
+    let more = changes.len() >= FEED_PAGE;
+    let revision = changes.last().map_or(at, |change| change.revision);
+    let (mut threads, mut removed) = (Vec::new(), Vec::new());
+    for change in changes {
+        match change.summary {
+            Some(summary) => {
+                let requests = ledger.open_requests_of(change.thread)?;
+                threads.push(FeedThread { summary, requests });
+            }
+            None => removed.push(change.thread),
+        }
+    }
+    let cursor = FeedCursor { epoch, revision };
+    Ok(FeedUpdate {
+        cursor,
+        reset,
+        threads,
+        removed,
+        counts: ledger.waiting_counts()?,
+        more,
+    })
+}
+
+#[cfg(test)]
+#[path = "subscription_tests.rs"]
+mod tests;

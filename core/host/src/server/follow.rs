@@ -150,7 +150,7 @@ async fn follow_feed(
     sub: SubId,
     cursor: Option<FeedCursor>,
 ) -> Result<(), Stop> {
-    let mut feed = host.ledger.feed(cursor)?;
+    let mut feed = host.ledger.feed(cursor).await?;
     while let Some(mut update) = feed.next().await? {
         fit::leave_out_what_cannot_fit(&mut update);
         for part in feed_in_pages(sub, update)? {

@@ -272,7 +272,7 @@ async fn the_feed_begins_with_everything_and_carries_what_waits() {
     world.send("ask me", DispatchMode::StartImmediately).await;
     world.sent().await;
     world.script.say(Some(1), asks("0", "touch it")).await;
-    let mut feed = world.ledger.feed(None).unwrap();
+    let mut feed = world.ledger.feed(None).await.unwrap();
     let first = soon("the feed", feed.next()).await.unwrap().unwrap();
     assert!(first.reset);
     let mut update = first;
@@ -291,6 +291,7 @@ async fn the_feed_begins_with_everything_and_carries_what_waits() {
     let resumed = world
         .ledger
         .feed(Some(update.cursor))
+        .await
         .unwrap()
         .next()
         .await
