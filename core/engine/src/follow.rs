@@ -48,7 +48,7 @@ impl Actor {
             up.send(DeviceMessage::Unsubscribe { sub: up.feed });
             up.feed = 0;
         }
-        up.feed_again.failed((), Instant::now());
+        up.feed_again.failed((), Instant::now(), self.shared.draw());
     }
 
     /// Asks again for what was put off and is due.
@@ -111,6 +111,7 @@ impl Actor {
     pub(crate) fn unfollow(&mut self, host: HostId, thread: ThreadId) {
         if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) {
             up.follow_again.forget(thread);
+            up.gapped.remove(&thread);
             if let Some(following) = up.following.remove(&thread) {
                 up.send(DeviceMessage::Unsubscribe { sub: following.sub });
             }
@@ -129,7 +130,8 @@ impl Actor {
                 up.from_nothing.insert(thread);
             }
             if again.is_some() {
-                up.follow_again.failed(thread, Instant::now());
+                up.follow_again
+                    .failed(thread, Instant::now(), self.shared.draw());
             }
         }
         let was_current = {
@@ -142,27 +144,32 @@ impl Actor {
         }
     }
 
-    /// What came of a thread has been kept.
+    /// What came of a thread has been kept, and did not lead to a gap.
     pub(crate) fn kept(&mut self, host: HostId, thread: ThreadId) {
         if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) {
             up.follow_again.forget(thread);
+            up.gapped.remove(&thread);
         }
     }
 
-    /// Subscribes again from nothing: what came does not fit what is held.
+    /// A snapshot of a thread has been kept. After a gap that proves nothing yet: the entries behind it do.
+    pub(crate) fn begun_anew(&mut self, host: HostId, thread: ThreadId) {
+        let up = self.hosts.get(&host).and_then(|link| link.up.as_ref());
+        if up.is_some_and(|up| !up.gapped.contains(&thread)) {
+            self.kept(host, thread);
+        }
+    }
+
+    /// What came does not fit what is held: it is fetched anew from nothing after a while, a longer one each time.
     pub(crate) fn follow_anew(&mut self, host: HostId, thread: ThreadId, why: &str) {
         self.shared.log(
             LogLevel::Warn,
             "link",
             &format!("a thread is fetched anew: {why}"),
         );
-        let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) else {
-            return;
-        };
-        if let Some(following) = up.following.remove(&thread) {
-            up.send(DeviceMessage::Unsubscribe { sub: following.sub });
+        if let Some(up) = self.hosts.get_mut(&host).and_then(|link| link.up.as_mut()) {
+            up.gapped.insert(thread);
         }
-        up.from_nothing.insert(thread);
-        self.follow(host, thread);
+        self.not_followed(host, thread, Some(Again::FromNothing));
     }
 }

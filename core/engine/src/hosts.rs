@@ -63,6 +63,8 @@ pub(crate) struct Up {
     pub(crate) follow_again: PutOff<ThreadId>,
     /// Those of them whose stored place is not to be trusted.
     pub(crate) from_nothing: BTreeSet<ThreadId>,
+    /// Threads whose entries left a gap, and have not come without one since.
+    pub(crate) gapped: BTreeSet<ThreadId>,
     /// The feed, if it could not be had or kept.
     pub(crate) feed_again: PutOff<()>,
     /// Commands whose outcome was asked over this connection.
@@ -195,6 +197,7 @@ impl HostLink {
             following: BTreeMap::new(),
             follow_again: PutOff::default(),
             from_nothing: BTreeSet::new(),
+            gapped: BTreeSet::new(),
             feed_again: PutOff::default(),
             asked: BTreeSet::new(),
             absent: BTreeSet::new(),

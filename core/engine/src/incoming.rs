@@ -280,7 +280,7 @@ impl Actor {
                 self.not_followed(host, thread, Some(Again::FromStored));
                 return;
             }
-            self.kept(host, thread);
+            self.begun_anew(host, thread);
             at = Some(*snapshot);
         }
         if let Some(following) = self.following(host, thread) {
@@ -404,7 +404,7 @@ impl Actor {
             self.not_followed(host, thread, Some(again));
             return;
         }
-        if !fresh.is_empty() {
+        if !fresh.is_empty() && gap.is_none() {
             self.kept(host, thread);
         }
         if let Some(following) = self.following(host, thread) {

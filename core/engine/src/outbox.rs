@@ -43,7 +43,7 @@ impl Actor {
         let due = link.waits.take_due(now);
         let Some(pending) = pending else {
             for thread in due {
-                link.waits.failed(thread, now);
+                link.waits.failed(thread, now, self.shared.draw());
             }
             return;
         };
@@ -101,7 +101,8 @@ impl Actor {
                 );
                 if let Some(link) = self.hosts.get_mut(&host) {
                     for entry in ready.extract_if(.., |entry| !entry.handed) {
-                        link.waits.failed(entry.command.thread, now);
+                        link.waits
+                            .failed(entry.command.thread, now, self.shared.draw());
                     }
                 }
             }
@@ -215,7 +216,9 @@ impl Actor {
             .waiting
             .insert(entry.command.id, refusal_words(refusal));
         if let Some(link) = self.hosts.get_mut(&host) {
-            link.waits.failed(entry.command.thread, Instant::now());
+            let draw = self.shared.draw();
+            link.waits
+                .failed(entry.command.thread, Instant::now(), draw);
             if let Some(up) = &mut link.up {
                 // The host has said that it did not take it: it may be sent again.
                 up.absent.insert(entry.command.id);
@@ -238,7 +241,8 @@ impl Actor {
         let Some(parked) = self.note("noting an outcome", parked) else {
             // It was told once and is not on this disk: it is asked for again after a while, when there may be room.
             if let Some(link) = self.hosts.get_mut(&host) {
-                link.waits.failed(entry.command.thread, Instant::now());
+                link.waits
+                    .failed(entry.command.thread, Instant::now(), self.shared.draw());
                 if let Some(up) = &mut link.up {
                     up.asked.remove(&command);
                 }

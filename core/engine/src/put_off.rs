@@ -1,11 +1,11 @@
-//! What is put off after a failure: longer with each failure in a row, and due only once.
+//! What is put off after a failure: longer with each failure in a row, never twice at the same pace, and due only once.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-/// The first wait; it doubles up to [`LAST_WAIT`].
+/// The first longest wait; it doubles up to [`LAST_WAIT`]. A wait is at least half of it.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(30);
 /// Failures in a row after which counting on would change nothing.
@@ -27,13 +27,15 @@ impl<K> Default for PutOff<K> {
 }
 
 impl<K: Ord + Copy> PutOff<K> {
-    /// It has failed: it waits, twice as long as the last time.
-    pub(crate) fn failed(&mut self, what: K, now: Instant) {
+    /// It has failed: it waits, about twice as long as the last time. `draw` is any byte, for the jitter: what failed
+    /// in many places at once is not tried again at once in all of them.
+    pub(crate) fn failed(&mut self, what: K, now: Instant, draw: u8) {
         let (until, times) = self.waits.entry(what).or_insert((None, 0));
-        let wait = FIRST_WAIT
+        let longest = FIRST_WAIT
             .saturating_mul(1u32.checked_shl(*times).unwrap_or(u32::MAX))
             .min(LAST_WAIT);
-        *until = Some(now + wait);
+        let half = longest / 2;
+        *until = Some(now + half + half * u32::from(draw) / u32::from(u8::MAX));
         *times = (*times + 1).min(MOST_TIMES);
     }
 
@@ -82,17 +84,17 @@ mod tests {
     fn what_was_due_is_not_due_again_while_its_try_is_under_way() {
         let start = Instant::now();
         let mut put_off = PutOff::default();
-        put_off.failed(1, start);
+        put_off.failed(1, start, u8::MAX);
         assert_eq!(put_off.next(), Some(start + FIRST_WAIT));
         assert!(put_off.take_due(start).is_empty() && put_off.is_waiting(1));
         let then = start + FIRST_WAIT;
         assert_eq!(put_off.take_due(then), [1]);
         assert_eq!(put_off.next(), None, "nothing to wake up for");
         assert!(put_off.take_due(then).is_empty() && !put_off.is_waiting(1));
-        put_off.failed(1, then);
+        put_off.failed(1, then, u8::MAX);
         assert_eq!(put_off.next(), Some(then + 2 * FIRST_WAIT));
         put_off.forget(1);
-        put_off.failed(1, then);
+        put_off.failed(1, then, u8::MAX);
         assert_eq!(put_off.next(), Some(then + FIRST_WAIT));
     }
 
@@ -102,7 +104,7 @@ mod tests {
         let mut put_off = PutOff::default();
         let mut last = Duration::ZERO;
         for _ in 0..40 {
-            put_off.failed((), now);
+            put_off.failed((), now, u8::MAX);
             let next = put_off.next().unwrap();
             assert!(next - now >= last);
             last = next - now;
@@ -110,5 +112,17 @@ mod tests {
             assert_eq!(put_off.take_due(now).len(), 1);
         }
         assert_eq!(last, LAST_WAIT);
+    }
+    #[test]
+    fn a_wait_is_drawn_from_its_upper_half() {
+        let now = Instant::now();
+        let wait = |draw| {
+            let mut put_off = PutOff::default();
+            put_off.failed((), now, draw);
+            put_off.failed((), now, draw);
+            put_off.next().unwrap() - now
+        };
+        assert_eq!((wait(0), wait(u8::MAX)), (FIRST_WAIT, 2 * FIRST_WAIT));
+        assert!((0..u8::MAX).all(|draw| wait(draw) < wait(draw + 1)));
     }
 }

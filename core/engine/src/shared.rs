@@ -83,6 +83,12 @@ impl Shared {
         self.platform.log(level, target, message);
     }
 
+    /// A byte for the jitter of a wait.
+    pub(crate) fn draw(&self) -> u8 {
+        let [draw] = self.random();
+        draw
+    }
+
     pub(crate) fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         self.platform.random(&mut bytes);

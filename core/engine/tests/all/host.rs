@@ -3,7 +3,7 @@
 mod session;
 
 use pilothouse_domain::{
-    Cause, Command, CommandBody, CommandId, ContentHash, DeviceId, Epoch, Event, HostId,
+    BlobHash, Cause, Command, CommandBody, CommandId, ContentHash, DeviceId, Epoch, Event, HostId,
     ItemContent, ItemId, ItemStatus, LoggedEvent, Mode, NodeId, OptionId, Outcome, Policy,
     Position, Refusal, RequestId, RequestStatus, RuntimeRequest, Scope, Subject, ThreadId,
     TurnItem, WorkspaceId,
@@ -21,12 +21,14 @@ use pilothouse_wire::{
     hosts::HostAllowList,
     identity::{HostIdentity, SpkiHash},
     message::{
-        ByeReason, DeviceMessage, ErrorAbout, ErrorCode, HostMessage, Limits, OlderItems, Outgoing,
-        Paired, Query, QueryAnswer, QueryResult, ReceiveError, SubId, Welcome, WireError,
+        BLOB_CHUNK, Base64, BlobChunk, ByeReason, DeviceMessage, ErrorAbout, ErrorCode,
+        HostMessage, Limits, OlderItems, Outgoing, Paired, Query, QueryAnswer, QueryResult,
+        ReceiveError, SubId, Welcome, WireError,
     },
     offer::{OFFER_VERSION, PairingOffer, PairingSecret},
     opening::{Opening, answer_pair, read_opening, say_bye},
     pairing::PairingSecrets,
+    stream::Encoding,
     websocket::{Acceptor, Established},
 };
 use std::{
@@ -74,6 +76,14 @@ pub(crate) struct World {
     pub(crate) feed_cut: Option<usize>,
     /// The places from which the feed was asked for.
     pub(crate) feed_asked: Vec<Option<FeedCursor>>,
+    /// Stored texts.
+    pub(crate) bodies: BTreeMap<BlobHash, Vec<u8>>,
+    /// It knows the compressed stream; otherwise it is a host of before.
+    pub(crate) encodes: bool,
+    /// Behind so many answers to a subscription there is an entry that does not fit.
+    pub(crate) gaps: u32,
+    /// When a thread was subscribed to.
+    pub(crate) followed: Vec<std::time::Instant>,
     /// Every subject in the feed is altered after it was hashed.
     pub(crate) tampers: bool,
     pub(crate) epoch: Epoch,

@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod bodies;
 mod device;
 mod host;
 mod life;

@@ -383,3 +383,30 @@ fn what_the_host_could_not_give_is_asked_for_again_over_the_same_connection() {
         .until("it brings the new line", |rows| rows.len() == 2);
     assert_eq!(host.connections(), 1);
 }
+
+#[test]
+fn a_host_that_leaves_gaps_is_asked_again_after_longer_and_longer_waits() {
+    let (host, device, thread) = start();
+    host.append(thread, vec![closed(1, "one")]);
+    const GAPS: usize = 4;
+    host.with(|world| world.gaps = GAPS as u32);
+    let timeline = device.timeline(thread);
+    let shown = timeline.until("it is current", |shown| {
+        shown.header().synchronised && host.lock().followed.len() > GAPS
+    });
+    assert_eq!(shown.texts(), ["one"]);
+    let followed = host.lock().followed.clone();
+    assert_eq!(followed.len(), GAPS + 1);
+    for (times, pair) in followed.windows(2).enumerate() {
+        let least = std::time::Duration::from_millis(100 << times);
+        assert!(
+            pair[1] - pair[0] >= least,
+            "{times}: {:?}",
+            pair[1] - pair[0]
+        );
+    }
+    // What comes without a gap ends it.
+    host.append(thread, vec![closed(2, "two")]);
+    timeline.until("it goes on", |shown| shown.texts() == ["one", "two"]);
+    assert_eq!(host.lock().followed.len(), GAPS + 1);
+}
