@@ -50,6 +50,8 @@ pub struct DaemonOptions {
     pub stall: Duration,
     /// The host's clock.
     pub clock: Arc<dyn Clock>,
+    /// Whether the ledger was restored from a backup and starts a new epoch.
+    pub new_epoch: bool,
 }
 
 impl DaemonOptions {
@@ -73,6 +75,7 @@ impl DaemonOptions {
             .to_vec(),
             stall: Duration::from_secs(30),
             clock: Arc::new(SystemClock),
+            new_epoch: false,
         }
     }
 }
@@ -193,6 +196,7 @@ impl Daemon {
             workspaces: workspaces.iter().cloned().collect(),
             wrapper: options.wrapper,
             clock: options.clock.clone(),
+            new_epoch: options.new_epoch,
         })
         .await?;
         let examiner = Examiner::new(

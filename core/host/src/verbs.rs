@@ -99,6 +99,9 @@ pub struct HostArgs {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
+    /// Say that the state was restored from a backup: devices begin anew, and ask about what may be lost
+    #[arg(long)]
+    pub new_epoch: bool,
     /// Print one JSON object when ready instead of a line
     #[arg(long)]
     pub json: bool,
@@ -233,6 +236,7 @@ async fn host(args: HostArgs) -> anyhow::Result<ExitCode> {
         state: args.state,
         config: args.config,
         listen: args.listen,
+        new_epoch: args.new_epoch,
         ..DaemonOptions::usual()
     };
     let daemon = Daemon::start(options).await?;

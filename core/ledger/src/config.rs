@@ -19,6 +19,9 @@ pub struct LedgerConfig {
     pub wrapper: Vec<String>,
     /// The host's clock.
     pub clock: Arc<dyn Clock>,
+    /// Whether to start a new epoch, as a person asks for after a backup was restored: every device then begins anew and
+    /// asks its person about commands whose outcome it cannot know.
+    pub new_epoch: bool,
 }
 
 /// An agent that can be started.

@@ -169,8 +169,11 @@ impl Writer {
         let pid_dir = config.dir.join("pids");
         let mut store = LedgerStore::open(&config.dir, random_epoch()?)?;
         boot::kill_left_behind(&pid_dir);
-        let reader = store.reader()?;
         let clock: Arc<dyn Clock> = config.clock;
+        if config.new_epoch {
+            store.new_epoch(random_epoch()?, clock.now_ms())?;
+        }
+        let reader = store.reader()?;
         let mut work = Work::new(
             store.epoch(),
             store.boot(),

@@ -132,3 +132,42 @@ async fn a_second_ledger_on_the_same_directory_is_refused() {
         .to_string();
     assert!(error.contains(&std::process::id().to_string()), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_epoch_makes_every_known_place_a_gap_and_keeps_what_is_there() {
+    let world = World::new().await;
+    let (dir, thread) = (world.dir.clone(), world.thread);
+    let ledger = &world.ledger;
+    let before = ledger.epoch();
+    let at = ledger.subscribe(thread, None, 10_000).await.unwrap();
+    let at = at.answer.high_water;
+    let feed = ledger.feed(None).unwrap().next().await.unwrap().unwrap();
+    world.ledger.shutdown().await;
+
+    let (script, _calls) = crate::agent::Script::new();
+    let open = |new_epoch| {
+        let config = pilothouse_ledger::LedgerConfig {
+            new_epoch,
+            ..crate::world::config(dir.path(), &script)
+        };
+        pilothouse_ledger::Ledger::open(config, tokio::runtime::Handle::current()).unwrap()
+    };
+    let ledger = open(true);
+    let epoch = ledger.epoch();
+    assert_ne!(epoch, before);
+    let again = ledger.subscribe(thread, Some(at), 10_000).await.unwrap();
+    assert_eq!(
+        again.answer.gap,
+        Some(pilothouse_domain::feed::GapReason::Epoch)
+    );
+    assert_eq!(again.answer.snapshot.unwrap().state.thread, thread);
+    let step = ledger.feed(Some(feed.cursor)).unwrap().next().await;
+    let step = step.unwrap().unwrap();
+    assert!(step.reset && step.cursor.epoch == epoch);
+    assert_eq!(step.threads.len(), 1, "the thread is there as before");
+    ledger.shutdown().await;
+
+    let ledger = open(false);
+    assert_eq!(ledger.epoch(), epoch, "it was started once");
+    ledger.shutdown().await;
+}

@@ -190,6 +190,7 @@ pub(crate) fn config(dir: &Path, script: &Script) -> LedgerConfig {
         workspaces: BTreeMap::from([("here".into(), dir.to_owned())]),
         wrapper: vec![],
         clock: Arc::new(SystemClock),
+        new_epoch: false,
     }
 }
 
