@@ -188,7 +188,7 @@ impl Subscription {
     /// Makes texts ready that are due; all of them if `now` is `None`.
     fn release(&mut self, now: Option<Instant>) {
         for pending in self.texts.values_mut() {
-            if now.is_none_or(|now| pending.due().is_some_and(|due| due <= now))
+            if now.is_none_or(|now| pending.is_due(now))
                 && let Some(text) = pending.text.take()
             {
                 pending.last_sent = Some(now.unwrap_or_else(Instant::now));
@@ -202,6 +202,12 @@ impl Subscription {
 }
 
 impl PendingText {
+    /// Whether it may be sent at a time; the first piece at any.
+    fn is_due(&self, now: Instant) -> bool {
+        self.last_sent.is_none_or(|sent| sent + LIVE_EVERY <= now)
+    }
+
+    /// When to look at it again.
     fn due(&self) -> Option<Instant> {
         self.text.as_ref()?;
         Some(

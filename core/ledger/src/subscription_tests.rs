@@ -117,6 +117,23 @@ async fn live_text_comes_five_times_a_second_per_item_at_most_and_the_first_piec
     }
 }
 
+/// A clock that stands still hides what is due only a moment later.
+#[tokio::test]
+async fn the_first_piece_comes_by_itself_while_the_clock_runs() {
+    let mut log = Log::new();
+    log.append();
+    let mut subscription = log.follow();
+    for item in ITEMS {
+        log.say(item, "first");
+        let soon = tokio::time::timeout(Duration::from_secs(20), next(&mut subscription));
+        let ThreadUpdate::Live(live) = soon.await.expect("no entry follows that would bring it")
+        else {
+            panic!()
+        };
+        assert_eq!((live.item, live.text.as_str()), (item, "first"));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_entry_waits_for_no_timer_and_comes_behind_the_text_before_it() {
     let mut log = Log::new();
