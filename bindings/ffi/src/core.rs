@@ -188,7 +188,10 @@ impl Core {
         scope: Scope,
         sink: Arc<dyn Sink>,
     ) -> Result<Arc<Observation>, CoreError> {
-        let deliver = move |given: pilothouse_engine::Batch| sink.on_batch(given.into());
+        let deliver = move |given: pilothouse_engine::Batch| {
+            crate::about_to_call_out();
+            sink.on_batch(given.into());
+        };
         Ok(Arc::new(Observation(
             self.engine.observe(scope, Arc::new(deliver)),
         )))

@@ -92,6 +92,7 @@ impl EnginePlatform for Bridge {
     }
 
     fn log(&self, level: LogLevel, target: &str, message: &str) {
+        crate::about_to_call_out();
         self.foreign
             .log(level, target.to_owned(), message.to_owned());
     }
@@ -101,12 +102,14 @@ struct ForeignKey(Arc<dyn Platform>);
 
 impl DeviceKey for ForeignKey {
     fn public_key(&self) -> Result<P256PublicKey, DeviceKeyError> {
+        crate::about_to_call_out();
         let bytes = self.0.public_key()?;
         P256PublicKey::from_sec1(&bytes)
             .map_err(|error| DeviceKeyError::Unavailable(error.to_string()))
     }
 
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, DeviceKeyError> {
+        crate::about_to_call_out();
         Ok(self.0.sign(message.to_vec())?)
     }
 }

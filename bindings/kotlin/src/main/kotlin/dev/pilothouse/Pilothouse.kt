@@ -259,6 +259,8 @@ internal object Library {
     @Synchronized fun load() {
         if (loadedOn != null) return
         try {
+            // So that the VM runs JNI_OnLoad: JNA opens the library by itself, past the VM, and finds it open already.
+            if (com.sun.jna.Platform.isAndroid()) System.loadLibrary("pilothouse")
             uniffiEnsureInitialized()
         } catch (error: LinkageError) {
             throw PilothouseException.LibraryMissing(error)
