@@ -28,7 +28,10 @@ const TAG: &str = "pilothouse";
 /// # Safety
 /// `vm` is null or the VM that loads the library, alive as long as the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "system" fn JNI_OnLoad(vm: *mut jni::sys::JavaVM, _reserved: *mut c_void) -> jint {
+pub unsafe extern "system" fn JNI_OnLoad(
+    vm: *mut jni::sys::JavaVM,
+    _reserved: *mut c_void,
+) -> jint {
     if vm.is_null() {
         return JNI_ERR;
     }

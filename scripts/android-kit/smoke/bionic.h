@@ -23,6 +23,14 @@ long sysconf(int name) {
   }
 }
 
+/* Another layout, and nothing in an app may change what a signal does: ART uses them itself. */
+int sigaction(int signal, const void *now, void *before) {
+  (void)now; (void)before;
+  fprintf(stderr, "[bionic] sigaction(%d) is not mapped\n", signal);
+  errno = EINVAL;
+  return -1;
+}
+
 /* canonname and addr stand the other way round. */
 struct bionic_addrinfo {
   int flags, family, socktype, protocol; unsigned addrlen; char *canonname; struct sockaddr *addr; struct bionic_addrinfo *next;
