@@ -1,6 +1,6 @@
 //! What ten recordings come to, read by hand from their frames.
 
-use crate::replay::Replay;
+use crate::stage::Stage;
 use pilothouse_domain::{ItemContent, Row};
 
 /// A recording and its outcome: one line per run, item and request, in the order of the timeline.
@@ -10,9 +10,9 @@ pub(crate) struct Label {
 }
 
 /// The outcome of a replay in the words of the labels.
-pub(crate) fn outcome(replay: &Replay) -> Vec<String> {
+pub(crate) fn outcome(stage: &Stage) -> Vec<String> {
     let mut lines = Vec::new();
-    for memory in replay.threads.values() {
+    for memory in stage.threads.values() {
         let mut runs = Vec::new();
         let mut items = Vec::new();
         let mut nodes = Vec::new();

@@ -8,6 +8,10 @@
 
 mod acp_codec;
 mod descendants;
+mod acp_hostile;
+mod acp_misbehaving;
+mod acp_recordings;
+mod fuzz;
 mod hostile;
 mod labels;
 mod misbehaving;
@@ -15,4 +19,5 @@ mod real;
 mod recordings;
 mod replay;
 mod replaying;
+mod stage;
 mod support;

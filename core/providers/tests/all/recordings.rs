@@ -30,7 +30,7 @@ fn no_frame_of_any_recording_is_unknown() {
 fn ten_recordings_end_as_a_person_reads_them() {
     let mut wrong = Vec::new();
     for label in LABELS {
-        let lines = outcome(&Replay::of(&load(label.recording)));
+        let lines = outcome(&Replay::of(&load(label.recording)).stage);
         if lines != label.lines {
             wrong.push(format!("{} came to {lines:#?}", label.recording));
         }
@@ -54,7 +54,7 @@ fn every_recording_cut_at_each_frame_leaves_nothing_open_once_the_runtime_is_los
         for (at, record) in records.iter().enumerate() {
             replay.step(record);
             if at % step == 0 || at + 1 == records.len() {
-                for left in replay.left_open_after_loss() {
+                for left in replay.stage.left_open_after_loss() {
                     failures.push(format!("{name} cut after frame {at}: {left}"));
                 }
             }
@@ -94,7 +94,7 @@ fn a_recording_split_at_odd_bytes_gives_the_same() {
 #[test]
 fn what_a_device_replays_from_the_log_is_what_the_ledger_has() {
     for name in names() {
-        for memory in Replay::of(&load(&name)).threads.values() {
+        for memory in Replay::of(&load(&name)).stage.threads.values() {
             let again = MemoryThread::replay(
                 memory.state.thread,
                 pilothouse_domain::Policy::default(),
@@ -113,7 +113,7 @@ fn no_request_of_a_recording_that_went_to_its_end_stays_pending() {
         if name.ends_with("_a") {
             continue;
         }
-        for memory in Replay::of(&load(&name)).threads.values() {
+        for memory in Replay::of(&load(&name)).stage.threads.values() {
             for row in memory.rows.0.values() {
                 if let Row::Request(request) = row {
                     assert!(

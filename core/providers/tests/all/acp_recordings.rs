@@ -1,0 +1,283 @@
+//! All recordings of the seven ACP agents, whole, cut and split, through codec, ingest and apply.
+
+use crate::{
+    labels::outcome,
+    replay::{Recorded, load_of, names_of},
+    stage::Stage,
+};
+use pilothouse_domain::{Answer, EffectOutcome, NativeId, ProviderEventKind, RequestStatus, Row};
+use pilothouse_orchestrator::memory::MemoryThread;
+use pilothouse_providers::acp::{Call, Codec, Received, profile};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// The agents that were recorded.
+const AGENTS: [&str; 7] = [
+    "claude-agent-acp",
+    "codex-acp",
+    "copilot",
+    "gemini-cli",
+    "hermes-acp",
+    "opencode-acp",
+    "qwen-code",
+];
+/// Frames at which a long recording is cut.
+const CUTS: usize = 60;
+
+/// A recording as far as it was replayed.
+struct Replay {
+    codec: Codec,
+    stage: Stage,
+    received: Vec<Received>,
+}
+
+fn all() -> impl Iterator<Item = (&'static str, String)> {
+    AGENTS.into_iter().flat_map(|agent| {
+        let names = names_of(agent);
+        assert!(names.len() >= 10, "the recordings of {agent} are there");
+        names.into_iter().map(move |name| (agent, name))
+    })
+}
+
+/// Frames that their recorder left out stand in the recordings by a mark.
+fn records(agent: &str, name: &str) -> Vec<Recorded> {
+    load_of(agent, name)
+        .into_iter()
+        .filter(|record| !record.frame["params"].is_string())
+        .collect()
+}
+
+impl Replay {
+    fn new() -> Self {
+        Self {
+            codec: Codec::new("life"),
+            stage: Stage::new("acp", profile::capabilities()),
+            received: Vec::new(),
+        }
+    }
+
+    fn of(agent: &str, name: &str) -> Self {
+        let mut replay = Self::new();
+        for record in records(agent, name) {
+            replay.step(&record);
+        }
+        replay
+    }
+
+    fn step(&mut self, record: &Recorded) {
+        match (record.dir.as_str(), record.frame.get("method")) {
+            ("c2s", Some(_)) => self.client_says(&record.frame),
+            ("c2s", None) => self.client_answers(&record.frame),
+            _ => {
+                for one in self.codec.receive(&record.line) {
+                    if let Received::Event(event) = &one {
+                        self.stage.event(event);
+                    }
+                    self.received.push(one);
+                }
+            }
+        }
+    }
+
+    fn client_says(&mut self, frame: &Value) {
+        let params = &frame["params"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let session = NativeId(text(&params["sessionId"]));
+        let cwd = PathBuf::new();
+        let method = text(&frame["method"]);
+        let Some(id) = frame["id"].as_u64() else {
+            assert_eq!(method, "session/cancel");
+            let turn = self.codec.active_turn(&session).cloned();
+            if let Some(turn) = turn {
+                self.stage.interrupt(&session);
+                assert!(self.codec.cancel(&session, &turn).is_some());
+            }
+            return;
+        };
+        let call = match method.as_str() {
+            "initialize" => Call::Initialize {
+                version: String::new(),
+            },
+            "session/new" => Call::New { cwd },
+            "session/load" => Call::Load { session, cwd },
+            "session/resume" => Call::Resume { session, cwd },
+            "session/set_mode" => Call::SetMode {
+                session,
+                mode: text(&params["modeId"]),
+            },
+            "session/set_config_option" => Call::SetConfig {
+                session,
+                config: text(&params["configId"]),
+                value: text(&params["value"]),
+            },
+            // A second prompt while one goes on is never sent by us.
+            "session/prompt" if self.codec.active_turn(&session).is_none() => {
+                let turn = NativeId(format!("turn {id}"));
+                let said = text(&params["prompt"][0]["text"]);
+                if let Some(send) = self.stage.say(&session, &said) {
+                    self.stage.accepted(&session, &send, &turn);
+                }
+                Call::Prompt {
+                    session,
+                    turn,
+                    text: said,
+                }
+            }
+            _ => Call::Foreign { method },
+        };
+        self.codec.register(id, call);
+    }
+
+    /// An answer of the recorded client: ours to the same request must be the same frame.
+    fn client_answers(&mut self, frame: &Value) {
+        let request = NativeId(frame["id"].to_string());
+        let Some(subject) = self.stage.asked(&request).cloned() else {
+            return;
+        };
+        for option in subject.options {
+            let answer = Answer::Choose {
+                option: option.id,
+                note: None,
+            };
+            let line = self.codec.clone().answer(&request, &answer);
+            if line.is_ok_and(|line| serde_json::from_slice::<Value>(&line).unwrap() == *frame) {
+                self.codec.answer(&request, &answer).unwrap();
+                self.stage
+                    .answered(&request, answer, &EffectOutcome::Written);
+                return;
+            }
+        }
+        let outcome = &frame["result"]["outcome"]["outcome"];
+        assert_eq!(outcome, "cancelled", "every answer was an offered option");
+    }
+}
+
+#[test]
+fn no_frame_of_any_recording_is_unknown() {
+    let mut unknown = Vec::new();
+    for (agent, name) in all() {
+        for one in Replay::of(agent, &name).received {
+            if let Received::Event(event) = one
+                && let ProviderEventKind::Unknown { label, raw } = event.kind
+            {
+                unknown.push(format!("{agent}/{name}: {label}: {raw}"));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn every_recording_cut_anywhere_leaves_nothing_open_once_the_runtime_is_lost() {
+    let mut failures = Vec::new();
+    for (agent, name) in all() {
+        let records = records(agent, &name);
+        let step = records.len().div_ceil(CUTS).max(1);
+        let mut replay = Replay::new();
+        for (at, record) in records.iter().enumerate() {
+            replay.step(record);
+            if at % step == 0 || at + 1 == records.len() {
+                for left in replay.stage.left_open_after_loss() {
+                    failures.push(format!("{agent}/{name} cut after frame {at}: {left}"));
+                }
+            }
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} failures, first: {}",
+        failures.len(),
+        failures[0]
+    );
+}
+
+#[test]
+fn a_recording_split_at_odd_bytes_gives_the_same() {
+    for (agent, name) in all() {
+        let bytes: Vec<u8> = records(agent, &name)
+            .into_iter()
+            .filter(|record| record.dir != "c2s")
+            .flat_map(|record| record.line)
+            .collect();
+        let whole = Codec::new("life").receive(&bytes);
+        for length in [1, 7, 1021] {
+            let mut codec = Codec::new("life");
+            let split: Vec<_> = bytes
+                .chunks(length)
+                .flat_map(|chunk| codec.receive(chunk))
+                .collect();
+            assert!(split == whole, "{agent}/{name} in pieces of {length} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_a_device_replays_from_the_log_is_what_the_ledger_has() {
+    for (agent, name) in all() {
+        for memory in Replay::of(agent, &name).stage.threads.values() {
+            let again = MemoryThread::replay(
+                memory.state.thread,
+                pilothouse_domain::Policy::default(),
+                &memory.entries,
+            );
+            assert_eq!(again.digest(), memory.digest(), "{agent}/{name}");
+            assert!(again.rows == memory.rows, "{agent}/{name}");
+        }
+    }
+}
+
+#[test]
+fn no_request_of_a_recording_that_went_to_its_end_stays_pending() {
+    for (agent, name) in all() {
+        // The process was killed, or its input closed, while a request waited or a turn went on.
+        if name.ends_with("_a") {
+            continue;
+        }
+        for memory in Replay::of(agent, &name).stage.threads.values() {
+            for row in memory.rows.0.values() {
+                if let Row::Request(request) = row {
+                    assert!(
+                        !matches!(request.status, RequestStatus::Pending),
+                        "{agent}/{name}: {request:#?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Recordings and what a person reads in them, worked out by hand from their frames.
+const LABELS: &[(&str, &str, &[&str])] = &[
+    ("copilot", "01_init_prompt_allow", &[]),
+    ("copilot", "02_load_resume", &[]),
+    ("copilot", "03_reject", &[]),
+    ("copilot", "05_cancel_pending_permission", &[]),
+    ("copilot", "06_parallel_permissions", &[]),
+    ("hermes-acp", "11_dangerous_command", &[]),
+    ("hermes-acp", "10_client_fs_terminal", &[]),
+    ("hermes-acp", "02_load_resume", &[]),
+    ("gemini-cli", "01_init_prompt_allow", &[]),
+    ("gemini-cli", "05_cancel_pending_permission", &[]),
+    ("codex-acp", "01_init_prompt_allow", &[]),
+    ("codex-acp", "03_reject", &[]),
+    ("claude-agent-acp", "01_init_prompt_allow", &[]),
+    ("claude-agent-acp", "10_client_fs_terminal", &[]),
+    ("opencode-acp", "01_init_prompt_allow", &[]),
+    ("qwen-code", "03_reject", &[]),
+    ("copilot", "07_model_500", &[]),
+    ("codex-acp", "07_model_500", &[]),
+    ("hermes-acp", "07_model_500", &[]),
+];
+
+#[test]
+fn fourteen_recordings_end_as_a_person_reads_them() {
+    let mut wrong = Vec::new();
+    for (agent, name, lines) in LABELS {
+        let came_to = outcome(&Replay::of(agent, name).stage);
+        if came_to != *lines {
+            wrong.push(format!("{agent}/{name} came to {came_to:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(LABELS.len() >= 14);
+}
