@@ -116,16 +116,13 @@ impl Agent {
     }
 
     /// Asks it for its version. Only a program that is known to answer `--version` with nothing else is asked: any other
-    /// command line could start an agent, or something else, with arguments it was never meant to have.
+    /// command line could start an agent, or something else, with arguments it was never meant to have. `None` for those.
     ///
     /// # Errors
     /// What went wrong, in words.
-    pub(crate) async fn version(&self) -> Result<String, String> {
+    pub(crate) async fn version(&self) -> Result<Option<String>, String> {
         let Some(asked) = self.version_command() else {
-            return Err(
-                "its version is told when it is first started; only programs that are known to take `--version` are asked"
-                    .to_owned(),
-            );
+            return Ok(None);
         };
         let (program, arguments) = asked.split_first().unwrap_or((&"", &[]));
         let mut child = Command::new(program);
@@ -161,7 +158,7 @@ impl Agent {
                 .take(VERSION_CHARS)
                 .collect()
         };
-        line.map(plain)
+        line.map(|line| Some(plain(line)))
             .ok_or_else(|| format!("`{shown}` said nothing"))
     }
 
@@ -319,4 +316,58 @@ pub(crate) fn exec(parent: u32, command: &[OsString]) -> ExitCode {
     // The daemon keeps the agent's stderr and shows its end.
     let _ = writeln!(io::stderr(), "pilothouse agent-exec: {error}");
     ExitCode::from(127)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent(protocol: &str, command: &[&str]) -> Agent {
+        Agent {
+            name: "a".into(),
+            config: AgentConfig {
+                protocol: protocol.to_owned(),
+                command: command.iter().map(|&word| word.to_owned()).collect(),
+                env: BTreeMap::new(),
+                modes: BTreeMap::new(),
+                cwd: None,
+            },
+            adapter: registry::family(protocol).unwrap(),
+        }
+    }
+
+    #[test]
+    fn only_programs_that_are_known_to_take_it_are_asked_for_their_version() {
+        let asked = |protocol, command: &[&str]| {
+            let agent = agent(protocol, command);
+            agent.version_command().map(|words| words.join(" "))
+        };
+        let said = |words: &str| Some(words.to_owned());
+        assert_eq!(
+            asked("codex", &["/x/codex", "app-server", "-c"]),
+            said("/x/codex --version")
+        );
+        assert_eq!(
+            asked("acp", &["/x/opencode", "acp"]),
+            said("/x/opencode --version")
+        );
+        assert_eq!(
+            asked("acp", &["copilot", "--acp"]),
+            said("copilot --version")
+        );
+        assert_eq!(asked("acp", &["hermes-acp"]), said("hermes-acp --version"));
+        // Other arguments, another program, a runtime with a script.
+        assert_eq!(asked("acp", &["gemini"]), None);
+        assert_eq!(asked("acp", &["gemini", "--acp", "--yolo"]), None);
+        assert_eq!(asked("acp", &["goose", "acp"]), None);
+        assert_eq!(asked("acp", &["node", "agent.js", "--acp"]), None);
+    }
+
+    #[test]
+    fn what_is_found_has_a_name_of_its_own_and_a_family_that_is_spoken() {
+        for (at, one) in FINDABLE.iter().enumerate() {
+            assert!(registry::family(one.family).is_some(), "{}", one.name);
+            assert!(FINDABLE[..at].iter().all(|other| other.name != one.name));
+        }
+    }
 }

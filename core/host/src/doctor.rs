@@ -50,7 +50,8 @@ pub(crate) struct DaemonFacts {
 #[derive(Clone)]
 struct Probe {
     program: Option<PathBuf>,
-    version: Result<String, String>,
+    /// `None` for one that is not asked.
+    version: Result<Option<String>, String>,
     sign_in: SignIn,
 }
 
@@ -120,7 +121,7 @@ impl Examiner {
                 (_, _, SignIn::Missing(_)) => AgentReadiness::SignedOut,
                 _ => AgentReadiness::Ready,
             },
-            version: probe.version.ok(),
+            version: probe.version.ok().flatten(),
             modes: agent.adapter.modes(),
         };
         self.agents.iter().zip(probes).map(info).collect()
@@ -324,7 +325,14 @@ fn agent_checks(agent: &Agent, probe: Probe) -> Vec<DoctorCheck> {
             &format!("`{program}` is not there"),
             "install it, or correct its `command` in host.toml",
         ),
-        (Some(path), Ok(version)) => ok(&name, &format!("{version} at {}", path.display())),
+        (Some(path), Ok(Some(version))) => ok(&name, &format!("{version} at {}", path.display())),
+        (Some(path), Ok(None)) => {
+            let found = format!(
+                "{}; it tells its version when it is started",
+                path.display()
+            );
+            ok(&name, &found)
+        }
         (Some(_), Err(problem)) => failed(
             &name,
             &problem,

@@ -219,3 +219,52 @@ fn case_22_a_reply_after_a_restart_is_refused_as_lost_one_to_an_unknown_request_
     device.same_as(&world.host, thread);
     world.host.verify();
 }
+
+/// The same with hermes (`PILOTHOUSE_HERMES` names its `hermes-acp`): its requests have ids of their own, and its edits are
+/// never ended.
+#[test]
+#[ignore = "needs hermes-agent[acp] 0.19.0, 229 MB from PyPI; PILOTHOUSE_HERMES names its hermes-acp"]
+fn hermes_asks_for_a_dangerous_command_and_goes_on_after_a_kill() {
+    let hermes = std::env::var("PILOTHOUSE_HERMES").expect("PILOTHOUSE_HERMES names hermes-acp");
+    let start = format!(
+        "mkdir -p \"$HERMES_HOME\" && printf 'model:\\n  default: scripted\\n  provider: custom\\n  base_url: %s\\n  api_key: local\\napprovals:\\n  mode: manual\\n' \"$OPENAI_BASE_URL\" >\"$HERMES_HOME/config.yaml\" && exec '{hermes}'"
+    );
+    let env = [
+        ("HOME", "{home}"),
+        ("HERMES_HOME", "{home}/hermes"),
+        ("OPENAI_API_KEY", "local"),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:{port}/v1"),
+    ];
+    let mut world = Setup::new()
+        .acp("hermes", &["sh", "-c", &start], &env)
+        .start();
+    std::fs::create_dir(world.file("gone")).expect("a directory");
+    let device = world.device("phone");
+    let command = format!("rm -rf {}", world.file("gone").display());
+    let script = json!([
+        {"text": "I will run it.", "tools": [{"name": "terminal", "args": {"command": command}}]},
+        {"text": "After it."},
+    ]);
+    world.model.script("danger", &script);
+    let thread = device.new_thread("hermes", Mode::Ask);
+    device.accepted(&device.say(thread, "go [[script:danger]] [[id:danger]]"));
+    let row = device.asked(thread);
+    assert_eq!(row.subject.command.as_deref(), Some(command.as_str()));
+    assert_eq!(row.subject.options.len(), 5, "{row:#?}");
+    device.accepted(&device.choose(&row, "allow_once"));
+    device.completed(thread, 1);
+    assert!(!world.file("gone").exists());
+
+    world.host.kill_9();
+    device.offline();
+    world.host.restart();
+    device.network_changes();
+    device.synchronised();
+    let before = device.whole(thread).len();
+    world.model.script("resumed", &says("I am back."));
+    device.accepted(&device.say(thread, "and now? [[script:resumed]]"));
+    device.completed(thread, 2);
+    assert_eq!(device.whole(thread).len(), before + 2);
+    assert!(world.model.mark("danger").requests >= 3, "it was resumed");
+    world.host.verify();
+}

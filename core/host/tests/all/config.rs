@@ -110,8 +110,24 @@ fn a_wrong_value_is_answered_with_its_line_and_what_is_expected() {
             "line 1: [agents.a] has no `protocol`",
         ),
         (
-            "[agents.a]\ncommand = [\"x\"]\nprotocol = \"acp\"",
-            "line 3: protocol `acp` is not supported by this version, which speaks `codex`",
+            "[agents.a]\ncommand = [\"x\"]\nprotocol = \"pi\"",
+            "line 3: protocol `pi` is not supported by this version, which speaks `codex`, `acp`",
+        ),
+        (
+            "[agents.a]\nprotocol = \"acp\"\ncommand = [\"x\"]\nmodes = { aks = \"default\" }",
+            "line 4: unknown mode `aks`; did you mean `ask`?",
+        ),
+        (
+            "[agents.a]\nprotocol = \"acp\"\ncommand = [\"x\"]\nmodes = { ask = 1 }",
+            "line 4: `modes.ask` has to be a text",
+        ),
+        (
+            "[agents.a]\nprotocol = \"codex\"\ncommand = [\"x\"]\nmodes = { ask = \"default\" }",
+            "line 1: `modes` of [agents.a] is only for `protocol = \"acp\"`",
+        ),
+        (
+            "[agents.a]\nprotocol = \"acp\"\ncommand = \"goose acp\"",
+            "line 3: `command` of [agents.a] is a list of program and arguments; write `command = [\"goose\", \"acp\"]`",
         ),
         (
             "[agents.a]\nprotocol = \"codex\"\ncommand = [\"x\"]\nenv = { A = 1 }",
@@ -229,4 +245,20 @@ fn a_place_to_listen_at_can_be_written_in_short() {
         );
     }
     assert!(listen_address("studio.example:9").is_err());
+}
+
+#[test]
+fn any_command_line_can_be_an_acp_agent() {
+    let text = "[agents.mine]\nprotocol = \"acp\"\ncommand = [\"node\", \"agent.js\", \"--stdio\"]\nmodes = { ask = \"default\", full_access = \"yolo\" }\n";
+    let config = Config::parse(text, "host.toml", None).unwrap();
+    let (name, agent) = &config.agents[0];
+    assert_eq!(name.as_str(), "mine");
+    assert_eq!(agent.protocol, "acp");
+    assert_eq!(agent.command, ["node", "agent.js", "--stdio"]);
+    let modes: Vec<_> = agent
+        .modes
+        .iter()
+        .map(|(mode, name)| (*mode, name.as_str()))
+        .collect();
+    assert_eq!(modes, [(Mode::Ask, "default"), (Mode::FullAccess, "yolo")]);
 }

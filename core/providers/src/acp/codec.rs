@@ -42,6 +42,8 @@ pub struct Codec {
     next_id: u64,
     calls: BTreeMap<u64, Call>,
     pub(super) quirks: Quirks,
+    /// With these words the agent says that a turn failed which it ends as if it had not.
+    pub(super) failures: Vec<String>,
     pub(super) conversations: Bounded<Conversation>,
     /// Subagents' conversations, with the one they work for.
     pub(super) children: Bounded<NativeId>,
@@ -63,6 +65,7 @@ impl Codec {
             next_id: 1,
             calls: BTreeMap::new(),
             quirks: Quirks::default(),
+            failures: Vec::new(),
             conversations: Bounded::new(CONVERSATIONS),
             children: Bounded::new(CONVERSATIONS),
             home: None,
@@ -93,6 +96,7 @@ impl Codec {
                 known.turn = Some(turn);
                 // What was said between two turns was closed as it came.
                 known.speaking = None;
+                known.last_words.clear();
             }
             _ => {}
         }
@@ -349,7 +353,10 @@ impl Codec {
         }
         let reply = result.and_then(|result| replies::read(call, &result));
         match &reply {
-            Ok(Reply::Initialized(hello)) => self.quirks = profile::quirks(&hello.name),
+            Ok(Reply::Initialized(hello)) => {
+                self.quirks = profile::quirks(&hello.name);
+                self.failures = profile::failures(&hello.name, &hello.version);
+            }
             Ok(Reply::Session {
                 session,
                 settings,
@@ -427,7 +434,7 @@ impl Codec {
                     self.refuse(&id, method, params, -32602, "it names no session", out);
                     return;
                 };
-                let opened = self.permission(session, params);
+                let opened = self.permission(session, params, out);
                 self.open(id, method, opened, out);
             }
             "elicitation/create" => {
@@ -479,12 +486,24 @@ impl Codec {
         self.unknown(params, label, cut(&params.to_string(), RAW_LIMIT), out);
     }
 
-    fn permission(&mut self, session: NativeId, params: &Value) -> Opened {
+    fn permission(&mut self, session: NativeId, params: &Value, out: &mut Vec<Received>) -> Opened {
         let quirks = self.quirks;
+        let place = self.place(&session);
         let known = self.conversation(&session);
-        let asked = requests::permission(session.clone(), params, quirks, |call, asked| {
-            known.tool(call).or_else(|| known.about(asked))
+        let mut changed = None;
+        let asked = requests::permission(session.clone(), params, quirks, |id, asked, told| {
+            let own = known.tool(id).is_some();
+            let call = if own { id.clone() } else { known.about(asked)? };
+            let tool = known.tool_mut(&call)?;
+            let content = tool.asked(own.then_some(told), asked);
+            changed = content
+                .filter(|_| tool.opened)
+                .map(|content| (tool.item.clone(), content));
+            Some(&*tool)
         });
+        if let Some((item, content)) = changed {
+            event(out, place, ProviderEventKind::ItemUpdated { item, content });
+        }
         // The request may be the first that is heard of the tool: its later pieces say less.
         if let (Some(call), Some(tool)) = (asked.call, asked.tool)
             && self.conversation(&session).tool(&call).is_none()

@@ -40,6 +40,8 @@ pub(super) struct Conversation {
     /// Being loaded: what the agent tells is its history.
     pub(super) loading: bool,
     pub(super) speaking: Option<Speaking>,
+    /// The beginning of the last words of the agent in this turn: some say there why it failed.
+    pub(super) last_words: String,
     pub(super) settings: Settings,
     pub(super) usage: Tokens,
     /// Todo lists by the agent's id; most have only one, without an id.
@@ -56,6 +58,7 @@ impl Default for Conversation {
             last: None,
             loading: false,
             speaking: None,
+            last_words: String::new(),
             settings: Settings::default(),
             usage: Tokens::default(),
             todos: BTreeMap::new(),
@@ -86,16 +89,16 @@ impl Conversation {
         gone
     }
 
-    /// The tool that a request must be about though it names another id.
-    pub(super) fn about(&self, asked: &Tool) -> Option<&Tool> {
+    /// The id of the tool that a request must be about though it names another one.
+    pub(super) fn about(&self, asked: &Tool) -> Option<NativeId> {
         let turn = self.turn.as_ref();
         let mut fitting = self
             .tools
-            .values()
-            .filter(|tool| tool.turn.as_ref() == turn && tools::is_about(tool, asked));
-        let found = fitting.next()?;
+            .iter()
+            .filter(|(_, tool)| tool.turn.as_ref() == turn && tools::is_about(tool, asked));
+        let (call, _) = fitting.next()?;
         // Of two that would fit none is guessed.
-        fitting.next().is_none().then_some(found)
+        fitting.next().is_none().then(|| call.clone())
     }
 
     /// A person refused what was asked for a tool.

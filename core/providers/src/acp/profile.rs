@@ -82,6 +82,20 @@ pub fn quirks(agent: &str) -> Quirks {
     }
 }
 
+/// How an agent of exactly the measured version begins the words by which it says that a turn failed which it ends as if it
+/// had not. Of any other version nothing is concluded from words.
+pub(crate) fn failures(agent: &str, version: &str) -> Vec<String> {
+    if measured_version(agent) != Some(version) {
+        return Vec::new();
+    }
+    let words = table()["agents"][agent]["failures"].as_array();
+    words
+        .into_iter()
+        .flatten()
+        .filter_map(|words| words.as_str().map(str::to_owned))
+        .collect()
+}
+
 /// The version on which an agent of that name was measured.
 pub(crate) fn measured_version(agent: &str) -> Option<&'static str> {
     table()["agents"][agent]["version"].as_str()

@@ -41,12 +41,12 @@ pub(super) struct Permission {
     pub(super) call: Option<NativeId>,
 }
 
-/// Reads `session/request_permission`. `known` gives the tool of an id, or one that the request must be about.
+/// Reads `session/request_permission`. `known` gives the tool that the request is about, by its id or by what it asks for.
 pub(super) fn permission<'t>(
     session: NativeId,
     params: &Value,
     quirks: Quirks,
-    known: impl FnOnce(&NativeId, &Tool) -> Option<&'t Tool>,
+    known: impl FnOnce(&NativeId, &Tool, &Value) -> Option<&'t Tool>,
 ) -> Permission {
     let call = params.get("toolCall").filter(|call| call.is_object());
     let id = call
@@ -66,7 +66,7 @@ pub(super) fn permission<'t>(
     };
     let mut asked = Tool::new(NativeId(String::new()), None);
     asked.learn(call);
-    let tool = known(&id, &asked);
+    let tool = known(&id, &asked, call);
     let kind = kind(call, &asked, tool);
     let mut subject = subject(kind, call, &asked, tool);
     let answers = Answers::Decisions(decisions);

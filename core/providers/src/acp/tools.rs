@@ -88,6 +88,29 @@ impl Tool {
         self
     }
 
+    /// Takes from a request about this tool what it tells more exactly, and gives the item as it is now if that changed it.
+    /// `told` is what the request says of the tool where it names the tool's own id; by another id only what is missing is
+    /// taken.
+    pub(super) fn asked(&mut self, told: Option<&Value>, asked: &Self) -> Option<ItemContent> {
+        match told {
+            Some(told) => self.learn(told),
+            None => {
+                if self.command.is_none() {
+                    self.command.clone_from(&asked.command);
+                }
+                if self.changes.is_empty() {
+                    self.changes.clone_from(&asked.changes);
+                }
+            }
+        }
+        let content = self.content(String::new());
+        if self.ended || self.shown.as_ref() == Some(&content) {
+            return None;
+        }
+        self.shown = Some(content.clone());
+        Some(content)
+    }
+
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
         let changes = self.changes.iter().map(|change| change.diff.len() as usize);

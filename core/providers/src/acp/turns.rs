@@ -34,11 +34,34 @@ impl Codec {
             turn: Some(turn.clone()),
             ..self.place(session)
         };
+        let failures = self.failures.clone();
         let known = self.conversation(session);
+        let usage = match &result {
+            Ok(result) => known.usage.of_turn(result, quirks.usage_adds_up),
+            Err(_) => None,
+        };
+        let (status, error) = match ending(result) {
+            (TurnStatus::Completed, _)
+                if failures
+                    .iter()
+                    .any(|words| known.last_words.starts_with(words)) =>
+            {
+                let error = RunError {
+                    code: ErrorCode::ModelService,
+                    message: known.last_words.clone(),
+                };
+                (TurnStatus::Failed, Some(error))
+            }
+            ending => ending,
+        };
+        let left_as = match status {
+            TurnStatus::Interrupted => ItemStatus::Interrupted,
+            _ => ItemStatus::Unfinished,
+        };
         for (item, content) in known.leave_open(turn) {
             let kind = ProviderEventKind::ItemClosed {
                 item,
-                status: ItemStatus::Unfinished,
+                status: left_as,
                 content,
                 client_id: None,
             };
@@ -48,10 +71,6 @@ impl Codec {
             known.turn = None;
         }
         known.last = Some(turn.clone());
-        let usage = match &result {
-            Ok(result) => known.usage.of_turn(result, quirks.usage_adds_up),
-            Err(_) => None,
-        };
         if let Some(usage) = usage {
             event(out, place.clone(), ProviderEventKind::Usage { usage });
         }
@@ -66,7 +85,6 @@ impl Codec {
             };
             event(out, pending.place, kind);
         }
-        let (status, error) = ending(result);
         event(out, place, ProviderEventKind::TurnEnded { status, error });
     }
 

@@ -19,6 +19,9 @@ use pilothouse_domain::{
 };
 use serde_json::Value;
 
+/// Bytes of the agent's last words that are looked at when its turn ends.
+const LAST_WORDS: usize = 400;
+
 /// What a notification or request becomes that no timeline needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {
@@ -156,7 +159,13 @@ fn settings(
         }
         "usage_update" => {
             let size = update.get("size").and_then(Value::as_u64);
-            codec.conversation(session).usage.window = size.filter(|size| *size > 0);
+            let known = codec.conversation(session);
+            known.usage.window = size.filter(|size| *size > 0);
+            // Agents without ids of messages count tokens when an answer of the model is whole: other words are other ones.
+            let unnamed = |speaking: &Speaking| speaking.said_as.1.is_none();
+            if known.speaking.as_ref().is_some_and(unnamed) {
+                codec.hush(session, out);
+            }
         }
         _ => return false,
     }
@@ -185,6 +194,9 @@ fn understood(
             }
             let text = content::texts(update.get("content")?);
             if !is_said_mode(codec, session, kind, &text) {
+                if kind == "agent_message_chunk" && !text.is_empty() {
+                    codec.conversation(session).last_words = cut(&text, LAST_WORDS);
+                }
                 speak(
                     codec,
                     session,

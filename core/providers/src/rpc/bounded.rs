@@ -56,6 +56,10 @@ impl<V> Bounded<V> {
         self.map.entry(key.clone()).or_default()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&NativeId, &V)> {
+        self.map.iter()
+    }
+
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.map.values()
     }

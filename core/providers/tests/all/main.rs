@@ -7,10 +7,10 @@
 )]
 
 mod acp_codec;
-mod descendants;
 mod acp_hostile;
 mod acp_misbehaving;
 mod acp_recordings;
+mod descendants;
 mod fuzz;
 mod hostile;
 mod labels;
