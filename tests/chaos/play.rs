@@ -1,7 +1,7 @@
 //! Plays a story, then lets everything come to rest.
 
 use crate::{
-    stage::{For, Stage, is_alive},
+    stage::{For, Stage, freeze, is_alive},
     story::{Action, Choice, How, Story, name},
 };
 use pilothouse_domain::CommandBody;
@@ -93,6 +93,14 @@ fn act(stage: &mut Stage, action: Action) {
             pause(ms);
             stage.phones[device].freeze(false);
             stage.count("stalls");
+        }
+        Action::FreezeAgent { nth, ms } => {
+            if let Some(pid) = stage.agent(nth) {
+                freeze(pid, true);
+                pause(ms);
+                freeze(pid, false);
+                stage.count("stalls");
+            }
         }
         Action::Cut { device } => {
             stage.proxies[device].cut();

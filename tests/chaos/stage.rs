@@ -412,14 +412,15 @@ impl Stage {
         }
     }
 
+    /// One of the agents that run.
+    pub(crate) fn agent(&self, nth: usize) -> Option<u32> {
+        let pids = self.journal().pids();
+        let alive: Vec<_> = pids.into_iter().filter(|pid| is_alive(*pid)).collect();
+        alive.get(nth % alive.len().max(1)).copied()
+    }
+
     pub(crate) fn kill_agent(&mut self, nth: usize) {
-        let alive: Vec<_> = self
-            .journal()
-            .pids()
-            .into_iter()
-            .filter(|pid| is_alive(*pid))
-            .collect();
-        let Some(pid) = alive.get(nth % alive.len().max(1)).copied() else {
+        let Some(pid) = self.agent(nth) else {
             return self.note("no agent to kill");
         };
         if let Some(target) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
@@ -435,10 +436,8 @@ impl Stage {
 
     /// Stops the host's process for a while, or lets it go on.
     pub(crate) fn freeze_host(&self, frozen: bool) {
-        let pid = i32::try_from(self.host.process().id()).ok();
-        if let Some(pid) = pid.and_then(Pid::from_raw).filter(|_| self.host_up) {
-            let signal = if frozen { Signal::STOP } else { Signal::CONT };
-            let _ = kill_process(pid, signal);
+        if self.host_up {
+            freeze(self.host.process().id(), frozen);
         }
     }
 
@@ -478,6 +477,14 @@ impl Stage {
                 if host { "the host" } else { "d0" }
             ));
         }
+    }
+}
+
+/// Stops a process for a while, or lets it go on.
+pub(crate) fn freeze(pid: u32, frozen: bool) {
+    let signal = if frozen { Signal::STOP } else { Signal::CONT };
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
     }
 }
 

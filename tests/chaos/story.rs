@@ -108,6 +108,10 @@ pub(crate) enum Action {
         device: usize,
         ms: u64,
     },
+    FreezeAgent {
+        nth: usize,
+        ms: u64,
+    },
     Cut {
         device: usize,
     },
@@ -295,14 +299,18 @@ impl Story {
                 device,
                 down_ms: random.below(200),
             },
-            74..=75 => Action::FreezeHost {
+            74 => Action::FreezeHost {
                 ms: random.below(400),
             },
-            76 => Action::FreezeDevice {
+            75 => Action::FreezeDevice {
                 device,
                 ms: random.below(400),
             },
-            77..=80 => Action::Cut { device },
+            76..=77 => Action::FreezeAgent {
+                nth: random.below(4) as usize,
+                ms: random.below(1200),
+            },
+            78..=80 => Action::Cut { device },
             81..=84 => Action::CutAfter {
                 device,
                 up: random.coin(),

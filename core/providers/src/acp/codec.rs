@@ -539,6 +539,8 @@ impl Peer for Codec {
     type Error = CallError;
 
     const NAME: &'static str = "the agent";
+    // The protocol has no call for this, and not every agent answers one that it does not know.
+    const ALWAYS_ANSWERS: bool = false;
 
     fn method(call: &Call) -> &str {
         call.method()
@@ -562,5 +564,22 @@ impl Peer for Codec {
 
     fn unreadable_in_a_row(&self) -> u32 {
         Codec::unreadable_in_a_row(self)
+    }
+
+    fn working(&self) -> Vec<NativePlace> {
+        let turns = self
+            .conversations
+            .iter()
+            .filter(|(_, known)| known.turn.is_some())
+            .map(|(session, _)| self.place(session));
+        turns
+            .filter(|place| !self.requests.waits_in(place))
+            .collect()
+    }
+
+    fn probe() -> Call {
+        Call::Foreign {
+            method: "_pilothouse/alive".to_owned(),
+        }
     }
 }

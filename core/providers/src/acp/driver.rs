@@ -12,7 +12,7 @@ use crate::{
         OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, SendError,
         SendTurn, StartError, Steering, TurnAccepted,
     },
-    process::{BoundProcess, StopTimers},
+    process::{BoundProcess, Life, StopTimers},
     rpc::{
         CallFailure as _,
         asked::AnswerProblem,
@@ -44,6 +44,8 @@ pub struct Deadlines {
     pub write: Duration,
     /// For ending.
     pub stop: StopTimers,
+    /// For a sign of life while it works.
+    pub life: Life,
 }
 
 impl Default for Deadlines {
@@ -53,6 +55,7 @@ impl Default for Deadlines {
             call: Duration::from_secs(60),
             write: Duration::from_secs(10),
             stop: StopTimers::default(),
+            life: Life::default(),
         }
     }
 }
@@ -87,7 +90,7 @@ impl AcpAdapter {
             Codec::new(&launch.incarnation.to_string()),
             profile::capabilities(),
             launch.incarnation,
-            self.deadlines.stop,
+            (self.deadlines.stop, self.deadlines.life),
             events,
             first,
         );

@@ -398,6 +398,7 @@ impl Peer for Codec {
     type Error = CallError;
 
     const NAME: &'static str = "codex";
+    const ALWAYS_ANSWERS: bool = true;
 
     fn method(call: &Call) -> &str {
         call.method()
@@ -421,5 +422,16 @@ impl Peer for Codec {
 
     fn unreadable_in_a_row(&self) -> u32 {
         Codec::unreadable_in_a_row(self)
+    }
+
+    fn working(&self) -> Vec<NativePlace> {
+        let active = self.lineage.active_turns();
+        active
+            .filter(|place| !self.requests.waits_in(place))
+            .collect()
+    }
+
+    fn probe() -> Call {
+        Call::AccountRead
     }
 }

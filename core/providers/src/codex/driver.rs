@@ -12,7 +12,7 @@ use crate::{
         OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, SendError,
         SendTurn, StartError, Steer, SteerError, Steering, TurnAccepted,
     },
-    process::{BoundProcess, StopTimers},
+    process::{BoundProcess, Life, StopTimers},
     rpc::{
         CallFailure as _,
         asked::AnswerProblem,
@@ -51,6 +51,8 @@ pub struct Deadlines {
     pub interrupt: Duration,
     /// For ending.
     pub stop: StopTimers,
+    /// For a sign of life while it works.
+    pub life: Life,
 }
 
 impl Default for Deadlines {
@@ -61,6 +63,7 @@ impl Default for Deadlines {
             confirm: Duration::from_secs(10),
             interrupt: Duration::from_secs(10),
             stop: StopTimers::default(),
+            life: Life::default(),
         }
     }
 }
@@ -101,7 +104,7 @@ impl CodexAdapter {
             Codec::new(),
             profile::capabilities(),
             launch.incarnation,
-            self.deadlines.stop,
+            (self.deadlines.stop, self.deadlines.life),
             events,
             first,
         );

@@ -121,6 +121,13 @@ impl Lineage {
         self.active.get(thread)
     }
 
+    /// All turns that are going on, with their conversations.
+    pub(crate) fn active_turns(&self) -> impl Iterator<Item = NativePlace> {
+        self.active
+            .iter()
+            .map(|(thread, turn)| self.place(Some(thread.clone()), Some(turn.clone())))
+    }
+
     /// Whether this turn was seen before.
     pub(crate) fn knows_turn(&self, turn: &NativeId) -> bool {
         self.turns.contains(turn)

@@ -10,6 +10,7 @@
 //! - What the process started in other groups and sessions is ended with it (`descendants`), however it ended.
 //! - stderr is always drained, into a ring of [`STDERR_RING`] bytes, and given out redacted only.
 
+mod cpu;
 mod descendants;
 mod exec;
 mod pid_file;
@@ -49,6 +50,24 @@ impl Default for StopTimers {
         Self {
             after_input_closed: Duration::from_secs(2),
             after_terminate: Duration::from_secs(3),
+        }
+    }
+}
+
+/// How long an agent at work may be silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life {
+    /// Without any sign of life, before it is asked.
+    pub silent: Duration,
+    /// For its answer.
+    pub answer: Duration,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self {
+            silent: Duration::from_secs(120),
+            answer: Duration::from_secs(30),
         }
     }
 }
@@ -108,6 +127,11 @@ fn spawner() -> &'static mpsc::Sender<SpawnJob> {
             });
         jobs
     })
+}
+
+/// See [`BoundProcess::id`]: clock ticks of processor time that it and all it has started have used.
+pub(crate) fn ticks_of(pid: u32) -> u64 {
+    cpu::ticks_of(pid)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

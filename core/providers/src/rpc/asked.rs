@@ -82,6 +82,13 @@ impl Requests {
         self.pending.keys()
     }
 
+    /// Whether one that is not answered waits in the conversation that something belongs to.
+    pub(crate) fn waits_in(&self, place: &NativePlace) -> bool {
+        self.pending
+            .values()
+            .any(|pending| !pending.answered && pending.place.home() == place.home())
+    }
+
     /// All of them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&NativeId, &mut Pending)> {
         self.pending.iter_mut()

@@ -9,6 +9,7 @@ pub(crate) mod bounded;
 pub(crate) mod date;
 pub(crate) mod form;
 pub(crate) mod frames;
+pub(crate) mod life;
 pub(crate) mod session;
 
 use pilothouse_domain::{
@@ -49,6 +50,8 @@ pub(crate) trait Peer: Send + 'static {
 
     /// What a person calls its agents.
     const NAME: &'static str;
+    /// Whether every agent of the family answers [`Self::probe`] as long as it lives.
+    const ALWAYS_ANSWERS: bool;
 
     /// A call's name.
     fn method(call: &Self::Call) -> &str;
@@ -62,6 +65,10 @@ pub(crate) trait Peer: Send + 'static {
     fn finish(&mut self) -> Vec<Received<Self::Reply, Self::Error>>;
     /// Unreadable lines since the last readable frame.
     fn unreadable_in_a_row(&self) -> u32;
+    /// Turns that go on while nothing in their conversation waits for a person.
+    fn working(&self) -> Vec<NativePlace>;
+    /// A call that costs nothing and changes nothing.
+    fn probe() -> Self::Call;
 }
 
 /// Why a call gave nothing, as far as every family knows it.

@@ -1,9 +1,9 @@
 //! One running agent: its pipes, the calls that wait, the answers that are to be confirmed.
 
-use super::{CallFailure as _, Peer, Received};
+use super::{CallFailure as _, Peer, Received, life};
 use crate::{
     contract::{EventSender, RuntimeEvents},
-    process::{BoundProcess, Exit, StopTimers},
+    process::{BoundProcess, Exit, Life, StopTimers},
 };
 use pilothouse_domain::{
     Capabilities, Incarnation, NativeId, ProviderEvent, ProviderEventKind,
@@ -11,7 +11,10 @@ use pilothouse_domain::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
@@ -60,6 +63,10 @@ pub(crate) struct Session<P: Peer> {
     waiting: Mutex<Waiting<P>>,
     writer: mpsc::Sender<Line>,
     closing: watch::Sender<bool>,
+    /// Bytes of its output so far.
+    heard: AtomicU64,
+    /// It was ended because it showed no sign of life.
+    given_up: AtomicBool,
 }
 
 impl<P: Peer> Session<P> {
@@ -70,7 +77,7 @@ impl<P: Peer> Session<P> {
         codec: P,
         capabilities: Capabilities,
         incarnation: Incarnation,
-        stop: StopTimers,
+        (stop, life): (StopTimers, Life),
         events: EventSender,
         ready: oneshot::Receiver<Vec<ProviderEvent>>,
     ) -> Arc<Self> {
@@ -88,7 +95,15 @@ impl<P: Peer> Session<P> {
             }),
             writer,
             closing: watch::Sender::new(false),
+            heard: AtomicU64::new(0),
+            given_up: AtomicBool::new(false),
         });
+        tokio::spawn(life::watch(
+            Arc::downgrade(&session),
+            session.closing.subscribe(),
+            life,
+            events.clone(),
+        ));
         tokio::spawn(write_lines(pipes.stdin, lines, session.closing.subscribe()));
         let outlet = Outlet {
             session: Arc::clone(&session),
@@ -102,6 +117,21 @@ impl<P: Peer> Session<P> {
     /// Whether the process has ended as far as its output tells.
     pub(crate) fn is_over(&self) -> bool {
         lock(&self.waiting).closed
+    }
+
+    /// Bytes it has written so far, to both outputs.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed) + self.process.stderr().total()
+    }
+
+    /// Turns that go on while nothing waits for a person.
+    pub(super) fn working(&self) -> Vec<NativePlace> {
+        lock(&self.codec).working()
+    }
+
+    /// Notes that it is ended because it showed no sign of life.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
     }
 
     /// Which life of the process it is.
@@ -236,6 +266,7 @@ impl<P: Peer> Outlet<P> {
                 () = &mut grace, if exit.is_some() => break,
                 read = stdout.read(&mut buffer) => match read {
                     Ok(length @ 1..) => {
+                        session.heard.fetch_add(length as u64, Ordering::Relaxed);
                         let (received, unreadable) = {
                             let mut codec = lock(&session.codec);
                             (codec.receive(&buffer[..length]), codec.unreadable_in_a_row())
@@ -291,6 +322,11 @@ impl<P: Peer> Outlet<P> {
             (
                 LostReason::ProtocolError,
                 format!("{UNREADABLE_LIMIT} unreadable lines in a row; it was ended"),
+            )
+        } else if self.session.given_up.load(Ordering::Acquire) {
+            (
+                LostReason::Unresponsive,
+                format!("{} showed no sign of life and was ended", P::NAME),
             )
         } else if stopped {
             (LostReason::Stopped, "the host stopped it".to_owned())

@@ -19,5 +19,6 @@ mod real;
 mod recordings;
 mod replay;
 mod replaying;
+mod silent;
 mod stage;
 mod support;

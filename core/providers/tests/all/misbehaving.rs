@@ -8,7 +8,7 @@ use pilothouse_providers::{
         AgentRuntime, Escalation, OpenThread, ProviderAdapter as _, RuntimeEvents, SendError,
         SendTurn, StartError,
     },
-    process::{BoundProcess, Recorded, StopTimers, exec_supervised, kill_recorded},
+    process::{BoundProcess, Life, Recorded, StopTimers, exec_supervised, kill_recorded},
     registry,
 };
 use std::{
@@ -39,6 +39,7 @@ fn quick() -> Deadlines {
             after_input_closed: Duration::from_millis(50),
             after_terminate: Duration::from_millis(50),
         },
+        life: Life::default(),
     }
 }
 
@@ -158,6 +159,63 @@ async fn an_agent_that_never_answers_is_given_up_and_killed() {
     assert!(error.contains("did not answer initialize"), "{error}");
     let pid = std::fs::read_to_string(pid).unwrap();
     assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
+}
+
+const TURN: &str = r#"
+read l; echo '{"id":5,"result":{"turn":{"id":"u","status":"inProgress","items":[]}}}'
+echo '{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u","status":"inProgress","items":[]}}}'
+"#;
+
+/// Starts a turn of an agent that then does as `rest` says, and gives the ends of its session.
+async fn silent(rest: &str) -> (Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>) {
+    let script = format!("{HELLO} {THREAD} {TURN} {rest}");
+    let deadlines = Deadlines {
+        life: Life {
+            silent: Duration::from_millis(400),
+            answer: Duration::from_millis(400),
+        },
+        ..quick()
+    };
+    let (runtime, events) = start(&script, deadlines).await;
+    let runtime = runtime.unwrap();
+    let thread = runtime
+        .open_thread(OpenThread {
+            resume: None,
+            cwd: "/".into(),
+            selection: selection(Mode::Ask),
+        })
+        .await
+        .unwrap();
+    let send = SendTurn {
+        thread,
+        client_id: "m".to_owned(),
+        text: "go".to_owned(),
+        attachments: Vec::new(),
+        selection: selection(Mode::Ask),
+    };
+    runtime.send_turn(send).await.unwrap();
+    (runtime, events)
+}
+
+#[tokio::test]
+async fn an_agent_at_work_without_any_sign_of_life_is_asked_and_ended() {
+    // Reads what it is asked, and answers nothing.
+    let (_runtime, events) = silent("read l; read l; exit 0").await;
+    let ended = ends(&all(events).await);
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].0, LostReason::Unresponsive, "{}", ended[0].1);
+}
+
+#[tokio::test]
+async fn a_silent_agent_that_answers_when_it_is_asked_goes_on() {
+    // Two questions are answered; then it ends its turn by itself.
+    let (_runtime, events) = silent(
+        r#"for n in 6 7; do read l; echo '{"id":'$n',"result":{"account":null}}'; done; exit 4"#,
+    )
+    .await;
+    let ended = ends(&all(events).await);
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].0, LostReason::AgentExited, "{}", ended[0].1);
 }
 
 #[tokio::test]

@@ -1,0 +1,97 @@
+//! Looks for signs of life of an agent that is at work (DETAILS section 3).
+//!
+//! A sign is anything it writes, to either output, and any processor time of it and of all it has started. An agent that has
+//! given none for as long as [`Life::silent`] while a turn goes on and nothing waits for a person is asked something. One
+//! that answers is alive: it waits for its model. Where its family always answers, one that does not is ended, and its runs
+//! with it; elsewhere its person is told, once, and decides.
+
+use super::{Peer, session::Session};
+use crate::{
+    contract::{Escalation, EventSender, RuntimeEvents},
+    process::{Life, ticks_of},
+};
+use pilothouse_domain::{
+    ProviderEvent, ProviderEventKind,
+    run::{ErrorCode, RunError},
+};
+use std::{
+    sync::{Arc, Weak},
+    time::Instant,
+};
+use tokio::sync::watch::Receiver;
+
+/// Looks per [`Life::silent`].
+const LOOKS: u32 = 8;
+
+/// Watches a session until it ends.
+pub(super) async fn watch<P: Peer>(
+    session: Weak<Session<P>>,
+    mut closing: Receiver<bool>,
+    life: Life,
+    events: EventSender,
+) {
+    let mut last: Option<(u64, u64)> = None;
+    let mut since = Instant::now();
+    let mut told = false;
+    loop {
+        tokio::select! {
+            // Nobody may wait for the end of the events because of this task.
+            _ = closing.wait_for(|closing| *closing) => return,
+            () = tokio::time::sleep(life.silent / LOOKS) => {}
+        }
+        let Some(session) = session.upgrade() else {
+            return;
+        };
+        if session.working().is_empty() {
+            last = None;
+            continue;
+        }
+        let pid = session.process.id();
+        let ticks = tokio::task::spawn_blocking(move || ticks_of(pid)).await;
+        let signs = (session.heard(), ticks.unwrap_or_default());
+        if last != Some(signs) {
+            (last, since, told) = (Some(signs), Instant::now(), false);
+            continue;
+        }
+        if since.elapsed() < life.silent || told {
+            continue;
+        }
+        let asked = Instant::now();
+        // An error is an answer.
+        let answered =
+            session.call(P::probe(), life.answer).await.is_ok() || asked.elapsed() < life.answer;
+        if answered {
+            last = None;
+        } else if P::ALWAYS_ANSWERS {
+            session.give_up();
+            let _ = session.process.escalate(Escalation::Kill);
+            return;
+        } else {
+            told = true;
+            tell(&session, life, &events).await;
+        }
+    }
+}
+
+/// Tells in each turn that goes on.
+async fn tell<P: Peer>(session: &Arc<Session<P>>, life: Life, events: &EventSender) {
+    let error = RunError {
+        code: ErrorCode::Agent,
+        message: format!(
+            "no sign of life for {} s: nothing written, no work of its processor, no answer; stop it if it should not go on",
+            life.silent.as_secs()
+        ),
+    };
+    let told = session.working().into_iter().map(|place| ProviderEvent {
+        place,
+        kind: ProviderEventKind::Error {
+            error: error.clone(),
+            will_retry: true,
+        },
+    });
+    let batch = RuntimeEvents {
+        incarnation: session.incarnation(),
+        events: told.collect(),
+    };
+    let _ = events.send(batch).await;
+}
