@@ -283,10 +283,31 @@ impl Oracle<'_> {
             .collect()
     }
 
-    /// The last message of every thread is answered as if nothing had been wrong.
+    /// The last message of every thread is answered as if nothing had been wrong; except that an agent that was killed
+    /// before it had kept anything of a conversation has none to go on with, and that has to be said.
     fn closing(&mut self, names: &[String]) {
         for name in names {
-            if self.journal.said(name) != ["Fine."] {
+            if self.journal.said(name) == ["Fine."] {
+                continue;
+            }
+            let is_it =
+                |sent: &&Sent| matches!(&sent.what, For::Message { name: of } if of == name);
+            let thread = self.stage.sent.iter().find(is_it);
+            let thread = thread
+                .and_then(|sent| sent.thread.clone())
+                .unwrap_or_default();
+            let kept = self.stage.sent.iter().any(|sent| match &sent.what {
+                For::Message { name } => {
+                    sent.thread.as_ref() == Some(&thread) && self.journal.taken(name).is_some()
+                }
+                _ => false,
+            });
+            let said = rows(&self.dumps[0], &thread)
+                .iter()
+                .filter(|row| shows(row, name))
+                .filter_map(|row| row["delivery"]["reason"].as_str())
+                .any(|reason| reason.contains("no longer has this conversation"));
+            if kept || !said {
                 self.found.wrong(
                     "stuck",
                     format!("{name}, sent when all was well, was not answered"),
