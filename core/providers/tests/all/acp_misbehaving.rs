@@ -10,7 +10,7 @@ use pilothouse_providers::{
         AgentRuntime, InterruptError, Launch, OpenError, OpenThread, ProviderAdapter as _,
         RuntimeEvents, SendError, SendTurn, StartError,
     },
-    process::StopTimers,
+    process::{Life, StopTimers},
 };
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
@@ -35,6 +35,7 @@ fn quick() -> Deadlines {
             after_input_closed: Duration::from_millis(50),
             after_terminate: Duration::from_millis(50),
         },
+        life: Life::default(),
     }
 }
 
