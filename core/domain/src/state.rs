@@ -421,7 +421,14 @@ impl ThreadState {
     pub fn is_full(&self, what: Cap) -> bool {
         match what {
             Cap::Requests => self.requests.len() >= limits::OPEN_REQUESTS,
-            Cap::Queue => self.queue.len() >= limits::QUEUED_RUNS,
+            // The message of a restart may have to go back to the queue: its place is kept.
+            Cap::Queue => {
+                let restarts = self
+                    .active
+                    .as_ref()
+                    .is_some_and(|a| a.restart_pending.is_some());
+                self.queue.len() + usize::from(restarts) >= limits::QUEUED_RUNS
+            }
             Cap::Nodes => self.nodes.len() >= limits::LIVE_TREE,
             Cap::Items => self.nodes.len() + self.items.len() >= limits::LIVE_NODES,
         }

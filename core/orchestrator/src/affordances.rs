@@ -153,6 +153,9 @@ fn into_run(feature: Feature, state: &ThreadState, policy: &Policy) -> Offer {
             Some(_) => Offer::Available,
             None => no(Unavailable::NotYet),
         },
+        Service::Native | Service::Degraded(..) if state.is_full(Cap::Queue) => {
+            no(Unavailable::QueueFull)
+        }
         Service::Native => Offer::Destructive {
             items: running_tools(state, active),
             words: "The turn is stopped and started again with your words.",

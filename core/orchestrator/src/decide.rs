@@ -445,6 +445,8 @@ impl Deciding<'_> {
                         what: StaleWhat::RunningItem { item },
                     });
                 }
+                // A stop, or a turn that ends by itself, sends the message back to the queue.
+                self.check_queue()?;
                 self.add_message(active.id, text, attachments);
                 let message = self.message_id();
                 self.draft.open_user_item(message);

@@ -2,10 +2,11 @@
 
 use crate::world::{World, approval, command};
 use pilothouse_domain::{
-    DispatchMode, Event, ItemContent, ItemStatus, LoggedEvent, ProviderEventKind, RequestStatus,
-    Row, entry::UnknownEvent, hash, limits, provider_event::NativePlace, request::RequestKind,
+    DispatchMode, Event, ItemContent, ItemStatus, LoggedEvent, ProviderEventKind, Refusal,
+    RequestStatus, Row, entry::UnknownEvent, hash, limits, provider_event::NativePlace,
+    request::RequestKind, state::Cap,
 };
-use pilothouse_orchestrator::apply_entry;
+use pilothouse_orchestrator::{Offer, Unavailable, affordances, apply_entry};
 
 #[test]
 fn state_stays_within_its_bound_with_every_cap_filled() {
@@ -167,4 +168,38 @@ fn a_message_stands_in_the_log_once() {
             .iter()
             .any(|event| matches!(event, Event::ItemOpened { .. }))
     );
+}
+
+#[test]
+fn a_restart_needs_a_place_in_the_queue_because_its_message_may_go_back_there() {
+    let mut world = World::new();
+    let run = world.running("first");
+    let anew = DispatchMode::RestartActive { run };
+    for n in 0..limits::QUEUED_RUNS - 1 {
+        let text = n.to_string();
+        world.say(&text, DispatchMode::QueueAfterActive).2.unwrap();
+    }
+    world.say("anew", anew).2.unwrap();
+    let full = |result| {
+        matches!(
+            result,
+            Err(Refusal::Full {
+                what: Cap::Queue,
+                ..
+            })
+        )
+    };
+    assert!(full(
+        world.say("one more", DispatchMode::QueueAfterActive).2
+    ));
+    // The stop sends the message back; asking for a restart again and again makes the queue no longer.
+    for _ in 0..3 {
+        world.interrupt(true).unwrap();
+        assert_eq!(world.queue().len(), limits::QUEUED_RUNS);
+        assert!(full(world.say("anew", anew).2));
+    }
+    let offered = affordances(&world.thread.state, &crate::world::full_policy());
+    let reason = Unavailable::QueueFull;
+    assert_eq!(offered.restart, Offer::Unavailable { reason });
+    assert_eq!(offered.steer, Offer::Available);
 }
