@@ -1,10 +1,10 @@
 //! `ingest_outcome`: what came of an effect.
 
 use super::{Ingesting, SessionContext, WORDS, cut};
-use crate::{Bindings, Ingested, apply::STEP_REFUSED};
+use crate::{Bindings, Ingested, answer::masked, apply::STEP_REFUSED};
 use pilothouse_domain::{
-    AttemptId, DispatchMode, Effect, EffectKind, EffectOutcome, Event, ItemContent, ItemStatus,
-    MessageId, NativeId, RequestId, RequestStatus, Row, RunId, ThreadState,
+    Answer, AttemptId, DispatchMode, Effect, EffectKind, EffectOutcome, Event, ItemContent,
+    ItemStatus, MessageId, NativeId, RequestId, RequestStatus, Row, RunId, Subject, ThreadState,
     binding::BindingKey,
     command::{Notice, NoticeKind},
     event::HoldReason,
@@ -42,7 +42,9 @@ pub fn ingest_outcome(
         EffectKind::Interrupt { run, attempt, .. } => {
             ingesting.interrupted(*run, *attempt, outcome);
         }
-        EffectKind::Respond { request, .. } => ingesting.responded(*request, outcome),
+        EffectKind::Respond { request, answer } => {
+            ingesting.responded(*request, answer, outcome);
+        }
     }
     ingesting.done()
 }
@@ -190,16 +192,23 @@ impl Ingesting<'_> {
         });
     }
 
-    fn responded(&mut self, request: RequestId, outcome: &EffectOutcome) {
-        let open = self.state().request(request).copied();
-        let Some(slot) = open.filter(|slot| slot.answering) else {
+    fn responded(&mut self, request: RequestId, sent: &Answer, outcome: &EffectOutcome) {
+        let Some(slot) = self.state().request(request).copied() else {
             return;
         };
+        let Some((answer, by)) = self.recorded(&slot) else {
+            return;
+        };
+        // The outcome of an earlier answer says nothing of the one that is on its way now.
+        let row = self.known.request(request);
+        let subject: Subject = row
+            .and_then(|row| serde_json::from_str(&row.subject).ok())
+            .unwrap_or_default();
+        if masked(&subject.questions, sent) != answer {
+            return;
+        }
         match outcome {
             EffectOutcome::Written => {
-                let Some((answer, by)) = self.recorded(&slot) else {
-                    return;
-                };
                 self.emit(Event::RequestClosed {
                     request,
                     status: RequestStatus::Answered {

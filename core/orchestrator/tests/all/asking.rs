@@ -287,3 +287,30 @@ fn an_answer_goes_on_beside_a_queued_message_of_the_same_words() {
     });
     assert_eq!(world.submit_as(TABLET, &other), OK);
 }
+
+#[test]
+fn what_came_of_an_earlier_answer_says_nothing_of_the_one_on_its_way() {
+    let (mut world, request) = asking();
+    world.answer(&request, "accept").unwrap();
+    let first = world.effects().remove(0);
+    world.ask("0", Some("c1"), RequestKind::Command, approval("touch c1"));
+    let again = world.effects().remove(0);
+    let error = RunError {
+        code: ErrorCode::Agent,
+        message: "the pipe is closed".to_owned(),
+    };
+    world.outcome(&first, EffectOutcome::Failed { error });
+    // Asked anew, the person says something else; then the first answer's other delivery is told.
+    world.answer(&request, "decline").unwrap();
+    world.outcome(&again, EffectOutcome::Written);
+    assert!(matches!(
+        status(&world, &request),
+        RequestStatus::Answering { answer, .. } if answer == choose("decline")
+    ));
+    let last = world.effects().remove(0);
+    world.outcome(&last, EffectOutcome::Written);
+    assert!(matches!(
+        status(&world, &request),
+        RequestStatus::Answered { answer: Some(answer), .. } if answer == choose("decline")
+    ));
+}
