@@ -266,6 +266,7 @@ impl Ingesting<'_> {
     ) {
         let named = self.request_key(place, native, true);
         let unnamed = self.request_key(place, native, false);
+        // What a turn asked is closed by its own name: numbers come again in later turns.
         let found =
             [named, unnamed]
                 .into_iter()
@@ -275,14 +276,13 @@ impl Ingesting<'_> {
                         request,
                         occurrence,
                         ..
-                    } => self
-                        .state()
-                        .request(request)
-                        .copied()
-                        .map(|slot| (key, slot, occurrence)),
+                    } => Some((key, request, occurrence)),
                     _ => None,
                 });
-        let Some((key, slot, occurrence)) = found else {
+        let Some((key, request, occurrence)) = found else {
+            return;
+        };
+        let Some(slot) = self.state().request(request).copied() else {
             return;
         };
         let status = match (resolution, self.recorded(&slot)) {

@@ -314,3 +314,25 @@ fn what_came_of_an_earlier_answer_says_nothing_of_the_one_on_its_way() {
         RequestStatus::Answered { answer: Some(answer), .. } if answer == choose("decline")
     ));
 }
+
+#[test]
+fn the_late_close_of_an_earlier_turns_request_leaves_one_of_the_same_number_open() {
+    let (mut world, first) = asking();
+    let earlier = world.place.clone();
+    world.resolved("0", Resolution::Withdrawn);
+    world.end_turn(TurnStatus::Completed);
+    world.running("second");
+    world.ask("0", None, RequestKind::Command, approval("make"));
+    let second = world.request();
+    assert_ne!(second.id, first.id);
+    world.agent_at(
+        earlier,
+        ProviderEventKind::RequestClosed {
+            request: "0".into(),
+            resolution: Resolution::Withdrawn,
+        },
+    );
+    assert_eq!(status(&world, &second), RequestStatus::Pending);
+    world.resolved("0", Resolution::Withdrawn);
+    assert_eq!(status(&world, &second), RequestStatus::Withdrawn);
+}
