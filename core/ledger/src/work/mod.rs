@@ -305,6 +305,9 @@ impl Work {
         decision: Decision,
     ) -> Result<(), StoreError> {
         if decision.events.is_empty() {
+            if !decision.effects.is_empty() {
+                tracing::error!(%thread, effects = ?decision.effects.len(), "effects without an entry are not done");
+            }
             return Ok(());
         }
         self.touch(thread);

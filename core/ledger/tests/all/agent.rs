@@ -41,6 +41,8 @@ struct State {
     turns: u32,
     /// What the next `send_turn` answers instead of a turn.
     refuse: Option<SendError>,
+    /// Whether it says itself that an answer has come, by an event of its own.
+    confirms: bool,
     /// What the next start waits for.
     gate: Option<Arc<Notify>>,
 }
@@ -64,6 +66,11 @@ impl Script {
     /// Turns are counted on from this one, as an agent does that remembers its conversation.
     pub(crate) fn count_turns_from(&self, turns: u32) {
         self.state.lock().unwrap().turns = turns;
+    }
+
+    /// From now on the agent itself says when an answer has come.
+    pub(crate) fn confirm_answers(&self) {
+        self.state.lock().unwrap().confirms = true;
     }
 
     /// The next start waits until the returned gate is opened.
@@ -205,7 +212,11 @@ impl AgentRuntime for Script {
 
     fn respond(&self, response: Response) -> BoxFuture<'_, Result<AnswerDelivery, RespondError>> {
         self.note(Call::Responded(response));
-        Box::pin(async { Ok(AnswerDelivery::Written) })
+        let delivery = match self.state.lock().unwrap().confirms {
+            true => AnswerDelivery::Confirmed,
+            false => AnswerDelivery::Written,
+        };
+        Box::pin(async move { Ok(delivery) })
     }
 
     fn stop(&self) -> BoxFuture<'_, ()> {

@@ -360,3 +360,29 @@ async fn a_command_that_stands_behind_its_device_s_revocation_is_forbidden() {
         "{late:?}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_asked_again_while_its_answer_is_on_its_way_gets_that_answer_again() {
+    let mut world = World::new().await;
+    world.script.confirm_answers();
+    let mut follower = world.follow(None).await;
+    world.send("do it", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "do it");
+    world.script.say(Some(1), asks("0", "touch it")).await;
+    let request = follower.until("the request", opened).await;
+    let given = world
+        .command(answer(request.id, request.content_hash, "accept"))
+        .await;
+    assert!(matches!(given, Outcome::Accepted { .. }), "{given:?}");
+    for time in ["first", "again", "once more"] {
+        let Call::Responded(response) = world.call().await else {
+            panic!("the agent was not told ({time})")
+        };
+        let told = response.subject.options[0].effect;
+        assert_eq!(
+            (response.request.as_str(), told),
+            ("0", OptionEffect::AllowOnce)
+        );
+        world.script.say(Some(1), asks("0", "touch it")).await;
+    }
+}

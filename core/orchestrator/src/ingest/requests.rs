@@ -74,7 +74,8 @@ impl Ingesting<'_> {
             if let Some(slot) = self.state().request(request).copied()
                 && !self.asked_anew(&slot, hash)
             {
-                if slot.content != hash.mark() {
+                // That an answer goes out again stands in the log too: an effect needs an entry.
+                if slot.content != hash.mark() || !self.draft.effects.is_empty() {
                     self.request_changed(request, kind, &subject, text, hash, unknown_fields);
                 }
                 return;
