@@ -5,10 +5,11 @@ use crate::{
     world::{World, answer, asks, delta},
 };
 use pilothouse_domain::{
-    DispatchMode, Event, Outcome, ProviderEventKind, Refusal, RequestStatus, Row, RunStatus,
-    refusal::ClosedAs, request::LostReason, row::RowKind,
+    DispatchMode, EffectKind, Event, Outcome, ProviderEventKind, Refusal, RequestStatus, Row,
+    RunStatus, refusal::ClosedAs, request::LostReason, row::RowKind,
 };
 use pilothouse_providers::contract::SendError;
+use pilothouse_store::LedgerReader;
 
 fn opened(event: &Event) -> Option<pilothouse_domain::RuntimeRequest> {
     match event {
@@ -170,4 +171,24 @@ async fn a_new_epoch_makes_every_known_place_a_gap_and_keeps_what_is_there() {
     let ledger = open(false);
     assert_eq!(ledger.epoch(), epoch, "it was started once");
     ledger.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_to_be_done_stands_on_disk_until_it_is_done() {
+    let mut world = World::new().await;
+    let mut follower = world.follow(None).await;
+    let gate = world.script.hold_start();
+    // The agent is still being started when the command has its outcome: a crash now must not forget the sending.
+    world.send("perhaps", DispatchMode::StartImmediately).await;
+    let reader = LedgerReader::open(world.dir.path()).unwrap();
+    let unfinished = reader.unfinished_effects().unwrap();
+    assert!(
+        matches!(&unfinished[..], [stored] if matches!(stored.effect.kind, EffectKind::SendTurn { .. })),
+        "{unfinished:?}"
+    );
+    gate.notify_one();
+    assert_eq!(world.sent().await, "perhaps");
+    let bound = |event: &Event| matches!(event, Event::AttemptBound { .. }).then_some(());
+    follower.until("the turn", bound).await;
+    assert!(reader.unfinished_effects().unwrap().is_empty());
 }
