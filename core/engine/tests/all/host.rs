@@ -66,6 +66,8 @@ pub(crate) struct World {
     pub(crate) failures: u32,
     /// Counted up: every subscription there is fails once.
     pub(crate) breaks: u64,
+    /// The next so many entries are not sent to those who follow their thread.
+    pub(crate) skips: u32,
     /// No outcome is sent; it stays to be asked for.
     pub(crate) mute: bool,
     /// No change of the feed is sent.

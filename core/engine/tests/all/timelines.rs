@@ -410,3 +410,22 @@ fn a_host_that_leaves_gaps_is_asked_again_after_longer_and_longer_waits() {
     timeline.until("it goes on", |shown| shown.texts() == ["one", "two"]);
     assert_eq!(host.lock().followed.len(), GAPS + 1);
 }
+
+#[test]
+fn an_entry_that_never_came_is_asked_for_and_what_follows_it_is_not_shown_without_it() {
+    let (host, device, thread) = start();
+    let timeline = device.timeline(thread);
+    host.append(thread, vec![closed(1, "one")]);
+    timeline.until("the first", |shown| shown.texts() == ["one"]);
+    host.with(|world| world.skips = 1);
+    host.append(thread, vec![closed(2, "two")]);
+    host.append(thread, vec![closed(3, "three")]);
+    let shown = timeline.until("everything", |shown| {
+        assert_ne!(shown.texts(), ["one", "three"]);
+        shown.texts() == ["one", "two", "three"] && shown.header().synchronised
+    });
+    assert_eq!(
+        shown.header().digest,
+        Some(host.lock().threads[&thread].digest())
+    );
+}

@@ -352,11 +352,16 @@ impl Session {
                         .map(|(sub, (_, seen))| (*sub, *seen))
                         .collect();
                     for (sub, seen) in subs {
-                        let entries = self.world.lock().unwrap().threads[&thread].entries
-                            [seen as usize..seq as usize]
-                            .to_vec();
+                        let entries = {
+                            let mut world = self.world.lock().unwrap();
+                            let lost = std::mem::take(&mut world.skips) as usize;
+                            let from = (seen as usize + lost).min(seq as usize);
+                            world.threads[&thread].entries[from..seq as usize].to_vec()
+                        };
                         self.subs.insert(sub, (thread, seq));
-                        self.say(HostMessage::Entries { sub, entries }).await?;
+                        if !entries.is_empty() {
+                            self.say(HostMessage::Entries { sub, entries }).await?;
+                        }
                     }
                 }
             }
