@@ -14,6 +14,7 @@ mod children;
 mod items;
 mod lifecycle;
 mod loss;
+mod model;
 mod properties;
 mod steering;
 mod world;
