@@ -11,7 +11,10 @@ mod common;
 mod config;
 mod control;
 mod disk;
+mod fuzz;
 mod hostile;
+#[path = "../../../../tests/support/mutate.rs"]
+mod mutate;
 mod pairing;
 mod process;
 mod session;

@@ -7,6 +7,9 @@ mod disk;
 mod feed;
 mod ledger;
 mod listed;
+mod model;
+#[path = "../../../../tests/support/mutate.rs"]
+mod mutate;
 mod outbox;
 mod rebuild;
 mod replica;

@@ -8,9 +8,12 @@
 mod common;
 mod examples;
 mod files;
+mod fuzz;
 mod hostile;
 mod link;
 mod messages;
+#[path = "../../../../tests/support/mutate.rs"]
+mod mutate;
 mod negotiation;
 mod offers;
 mod opening;
