@@ -10,11 +10,14 @@ mod acp_codec;
 mod acp_hostile;
 mod acp_misbehaving;
 mod acp_recordings;
+mod damaged;
 mod descendants;
 mod fuzz;
 mod hostile;
 mod labels;
 mod misbehaving;
+#[path = "../../../../tests/support/mutate.rs"]
+mod mutate;
 mod real;
 mod recordings;
 mod replay;
