@@ -100,11 +100,8 @@ fn a_damaged_host_toml_is_answered_with_lines_that_are_there() {
                     "host", "name", "listen", "agents", "protocol", "command", "ask", "path",
                     "codex",
                 ]);
-                WHOLE.replacen(
-                    from,
-                    dice.one(&["hosst", "", "naem", "\"a b\"", "é", "x.y.z"]),
-                    1 + dice.below(3),
-                )
+                let to: &&str = dice.one(&["hosst", "", "naem", "\"a b\"", "é", "x.y.z"]);
+                WHOLE.replacen(from, to, 1 + dice.below(3))
             }
             _ => String::from_utf8_lossy(&dice.damaged(WHOLE.as_bytes())).into_owned(),
         };

@@ -147,7 +147,6 @@ impl Course<'_> {
     }
 
     /// The turn that a thing of the agent's is said to belong to, with its try; the outer `None` is none at all.
-    #[expect(clippy::option_option, reason = "an agent may not name its turns")]
     fn somewhere(&self, n: u16) -> Option<(Option<String>, Option<usize>)> {
         let oracle = &self.sim.oracle;
         let work = oracle.work.as_ref();

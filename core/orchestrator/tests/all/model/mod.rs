@@ -23,6 +23,7 @@ use std::{cell::RefCell, panic::AssertUnwindSafe};
 const CASES: u32 = 192;
 
 /// A number from the environment, or the one by default.
+#[expect(clippy::disallowed_methods, reason = "a test's switches")]
 fn env(name: &str, otherwise: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text
