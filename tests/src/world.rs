@@ -15,6 +15,7 @@ pub struct Setup {
     fakes: Vec<(String, Vec<String>)>,
     codex_arguments: Vec<String>,
     acp: Vec<Acp>,
+    recordings: Vec<(String, PathBuf)>,
     state: Option<PathBuf>,
     program: Option<PathBuf>,
 }
@@ -77,6 +78,13 @@ impl Setup {
                 ("COPILOT_OFFLINE", "true"),
             ],
         )
+    }
+
+    /// A recording as an agent: a file of tests/recordings, played without pauses.
+    pub fn recording(mut self, name: &str, file: &str) -> Self {
+        let file = places::root().join("tests/recordings").join(file);
+        self.recordings.push((name.to_owned(), file));
+        self
     }
 
     /// Where the host keeps its state.
@@ -156,6 +164,13 @@ impl Setup {
                 out,
                 "\n[agents.{name}]\nprotocol = \"codex\"\ncommand = [{}]\n",
                 list(&command)
+            );
+        }
+        for (name, file) in &self.recordings {
+            let _ = write!(
+                out,
+                "\n[agents.{name}]\nprotocol = \"replay\"\ncommand = [{}, \"--speed\", \"100000\"]\n",
+                path(file)
             );
         }
         for agent in &self.acp {

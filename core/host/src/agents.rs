@@ -6,7 +6,9 @@ use crate::{
 };
 use pilothouse_domain::{AgentName, policy::AgentPolicy};
 use pilothouse_ledger::AgentSpec;
-use pilothouse_providers::{contract::ProviderAdapter, process::exec_supervised, registry};
+use pilothouse_providers::{
+    contract::ProviderAdapter, process::exec_supervised, registry, replay::ReplayAdapter,
+};
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
@@ -73,6 +75,7 @@ pub(crate) fn built_protocols() -> Vec<&'static str> {
     registry::families()
         .iter()
         .map(|adapter| adapter.family())
+        .chain([registry::REPLAY])
         .collect()
 }
 
@@ -103,9 +106,16 @@ impl Agent {
         }
     }
 
+    fn is_recording(&self) -> bool {
+        self.config.protocol == registry::REPLAY
+    }
+
     /// Where its program is; `None` if it is not there.
     pub(crate) fn program(&self) -> Option<PathBuf> {
         let program = self.config.command.first()?;
+        if self.is_recording() {
+            return Some(PathBuf::from(program)).filter(|path| path.is_file());
+        }
         let path = self
             .config
             .env
@@ -121,6 +131,11 @@ impl Agent {
     /// # Errors
     /// What went wrong, in words.
     pub(crate) async fn version(&self) -> Result<Option<String>, String> {
+        if self.is_recording() {
+            let recording = ReplayAdapter::new(&self.config.command);
+            let described = recording.describe().map(str::to_owned);
+            return described.map(Some).map_err(ToString::to_string);
+        }
         let Some(asked) = self.version_command() else {
             return Ok(None);
         };
@@ -180,6 +195,9 @@ impl Agent {
 
     /// Whether somebody is signed in, as far as its files tell. Only looks whether they are there, never into secrets.
     pub(crate) fn sign_in(&self) -> SignIn {
+        if self.is_recording() {
+            return SignIn::Found("a recording needs none".to_owned());
+        }
         if self.config.protocol != "codex" {
             return SignIn::Unknown;
         }
@@ -235,7 +253,7 @@ pub(crate) fn choose(config: &Config, notes: &Notes) -> (Vec<Agent>, BTreeMap<St
         return find_installed(notes);
     }
     let agents = config.agents.iter().filter_map(|(name, agent)| {
-        let adapter = registry::family(&agent.protocol)?;
+        let adapter = registry::adapter(&agent.protocol, &agent.command)?;
         Some(Agent {
             name: name.clone(),
             config: agent.clone(),
@@ -296,7 +314,7 @@ fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
 }
 
 /// Where a program is: itself if it is a path, else the first of that name in `path`.
-fn find_program(program: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+pub(crate) fn find_program(program: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| is_program(path));
     }

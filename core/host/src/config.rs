@@ -17,7 +17,9 @@ use toml::{
 };
 
 /// Protocol families that Pilothouse speaks or will speak, as `protocol` names them.
-pub const PROTOCOLS: &[&str] = &["codex", "claude", "opencode", "acp", "pi", "openclaw"];
+pub const PROTOCOLS: &[&str] = &[
+    "codex", "claude", "opencode", "acp", "pi", "openclaw", "replay",
+];
 
 /// Bytes of a configuration; more is somebody else's file.
 const MAX_BYTES: u64 = 1024 * 1024;

@@ -51,7 +51,11 @@ pub enum Ask {
         device: String,
     },
     /// The doctor's report.
-    Doctor,
+    Doctor {
+        /// Whether agents are started and the whole ledger is read.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        deep: bool,
+    },
 }
 
 /// What is answered.
@@ -190,7 +194,9 @@ pub async fn ask(state: &StatePath, question: &Ask) -> Result<Asked, AskError> {
         Err(error)
             if matches!(
                 error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::NotADirectory
             ) =>
         {
             return Err(AskError::NotRunning(state.dir().to_owned()));
@@ -319,7 +325,7 @@ async fn converse(running: Arc<Running>, stream: UnixStream) {
         }
         Ask::Devices => devices(&running).await,
         Ask::Revoke { device } => revoke(&running, &device).await,
-        Ask::Doctor => Ok(Answer::Doctor(running.host.examine().await)),
+        Ask::Doctor { deep } => Ok(Answer::Doctor(running.host.examine(deep).await)),
     };
     let _ = say(&mut write, &answer.unwrap_or_else(error_answer)).await;
 }

@@ -63,21 +63,26 @@ impl DaemonOptions {
             listen: None,
             port: DEFAULT_PORT,
             started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-            // Stays right when the program's file is replaced by an update while the daemon runs.
-            wrapper: [
-                "/proc/self/exe",
-                "agent-exec",
-                "--parent",
-                &std::process::id().to_string(),
-                "--",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
+            wrapper: wrapper(),
             stall: Duration::from_secs(30),
             clock: Arc::new(SystemClock),
             new_epoch: false,
         }
     }
+}
+
+/// What stands before an agent's command: this program, which becomes the agent.
+pub(crate) fn wrapper() -> Vec<String> {
+    // Stays right when the program's file is replaced by an update while the daemon runs.
+    [
+        "/proc/self/exe",
+        "agent-exec",
+        "--parent",
+        &std::process::id().to_string(),
+        "--",
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }
 
 /// Why a daemon did not start.
@@ -199,12 +204,7 @@ impl Daemon {
             new_epoch: options.new_epoch,
         })
         .await?;
-        let examiner = Examiner::new(
-            state.path().clone(),
-            Ok(config.file.clone()),
-            agents,
-            workspaces,
-        );
+        let examiner = Examiner::new(state.path().clone(), Ok(&config), agents, workspaces);
         let name = config
             .host
             .name

@@ -101,6 +101,27 @@ impl StatePath {
         self.0.join("pids")
     }
 
+    /// The process of the daemon that holds the directory; 0 if it has not said so. `None` if nobody does.
+    ///
+    /// # Errors
+    /// What the system says if the lock cannot be looked at.
+    pub fn holder(&self) -> io::Result<Option<u32>> {
+        let mut file = match File::open(self.0.join(LOCK)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let _ = file.read_to_string(&mut text);
+                Ok(Some(text.trim().parse().unwrap_or_default()))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
     /// What the host remembers outside its ledger. Nothing, if there is no file or it does not read.
     pub fn notes(&self) -> Notes {
         let text = fs::read(self.0.join(NOTES)).unwrap_or_default();

@@ -13,6 +13,7 @@ use crate::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use pilothouse_domain::Scope;
+use pilothouse_providers::replay::play;
 use pilothouse_wire::message::{CheckOutcome, DoctorReport};
 use std::{
     ffi::OsString,
@@ -44,6 +45,9 @@ pub enum HostCommand {
     /// Becomes an agent, supervised. For the daemon itself.
     #[command(hide = true)]
     AgentExec(AgentExecArgs),
+    /// Plays a recording as an agent. For the daemon itself.
+    #[command(hide = true)]
+    AgentReplay(AgentReplayArgs),
 }
 
 const HOST_HELP: &str = "Examples:
@@ -83,6 +87,7 @@ const DEVICES_HELP: &str = "Examples:
 
 const DOCTOR_HELP: &str = "Examples:
   pilothouse doctor
+  pilothouse doctor --deep               also starts each agent, and reads the whole ledger
   pilothouse doctor --json               one object: checks, each with name, outcome, finding, next_step
 
 Exits with 1 if something does not work. Never shows a secret: it looks whether sign-in files exist, not into them.";
@@ -177,6 +182,17 @@ pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Also start each agent to see whether it takes the handshake, and read the whole ledger
+    #[arg(long)]
+    pub deep: bool,
+}
+
+/// `agent-replay`
+#[derive(Debug, Args)]
+pub struct AgentReplayArgs {
+    /// The recording, and how it is played.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
 }
 
 /// `agent-exec`
@@ -194,6 +210,9 @@ pub struct AgentExecArgs {
 pub fn run(command: HostCommand) -> ExitCode {
     let result = match command {
         HostCommand::AgentExec(args) => return agents::exec(args.parent, &args.command),
+        HostCommand::AgentReplay(args) => {
+            play(&args.command).map_or_else(|error| Err(error.into()), |()| Ok(ExitCode::SUCCESS))
+        }
         HostCommand::Host(args) => runtime(4).and_then(|runtime| runtime.block_on(host(args))),
         HostCommand::Pair(args) => runtime(1).and_then(|runtime| runtime.block_on(pair(args))),
         HostCommand::Devices(args) => {
@@ -343,13 +362,13 @@ async fn devices(args: DevicesArgs) -> anyhow::Result<ExitCode> {
 
 async fn doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let state = StatePath::choose(args.state.as_deref())?;
-    let report = match ask(&state, &Ask::Doctor).await {
+    let report = match ask(&state, &Ask::Doctor { deep: args.deep }).await {
         Ok(mut asked) => match asked.first().await? {
             Answer::Doctor(report) => report,
             other => return Err(unexpected(other)),
         },
         Err(AskError::NotRunning(_)) => {
-            examine_without_daemon(&state, args.config.as_deref()).await
+            examine_without_daemon(&state, args.config.as_deref(), args.deep).await
         }
         Err(error) => return Err(error.into()),
     };
@@ -372,17 +391,15 @@ async fn doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
 async fn examine_without_daemon(
     state: &StatePath,
     named: Option<&std::path::Path>,
+    deep: bool,
 ) -> DoctorReport {
     let read = read_config(named);
-    let (file, config) = match &read {
-        Ok(config) => (Ok(config.file.clone()), config.clone()),
-        Err(error) => (Err(error), crate::config::Config::default()),
-    };
+    let config = read.as_ref().cloned().unwrap_or_default();
     let (agents, _) = agents::choose(&config, &state.notes());
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let workspaces = doctor::workspaces(&config.workspaces, &here).unwrap_or_default();
-    Examiner::new(state.clone(), file, agents, workspaces)
-        .examine(None)
+    Examiner::new(state.clone(), read.as_ref(), agents, workspaces)
+        .examine(None, deep)
         .await
 }
 

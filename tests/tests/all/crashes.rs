@@ -226,3 +226,48 @@ fn an_answer_recorded_right_before_the_host_was_killed_is_kept_with_its_doubt_an
     }
     world.host.verify();
 }
+
+/// Processes whose command line holds a word.
+fn running(word: &str) -> Vec<String> {
+    let dirs = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = dirs.filter_map(|dir| std::fs::read(dir.path().join("cmdline")).ok());
+    lines
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(word))
+        .collect()
+}
+
+#[test]
+fn commands_of_codex_end_with_it_when_it_or_its_host_is_killed() {
+    let mut world = World::start();
+    let device = world.device("phone");
+    for kills_host in [false, true] {
+        let word = format!("9{:07}{}", std::process::id(), u8::from(kills_host));
+        let name = format!("sleeps-{kills_host}");
+        let command = format!("sleep {word}");
+        let (thread, row) = asked_to_run(&world, &device, &name, &command);
+        device.accepted(&device.choose(&row, "accept"));
+        until("the command to run", || match running(&word) {
+            lines if lines.is_empty() => Err("nothing".to_owned()),
+            _ => Ok(()),
+        });
+        let agents = world.host.agents();
+        if kills_host {
+            world.host.kill_9();
+            agents.iter().for_each(|agent| process::gone(*agent));
+            world.host.restart();
+            device.network_changes();
+        } else {
+            for agent in &agents {
+                let pid = rustix::process::Pid::from_raw(*agent as i32).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            }
+        }
+        assert!(device.ended(thread, 1).status.is_terminal());
+        until("its command to end", || match running(&word) {
+            lines if lines.is_empty() => Ok(()),
+            lines => Err(format!("{lines:#?}")),
+        });
+    }
+    world.host.verify();
+}

@@ -17,5 +17,6 @@ mod cuts;
 mod demo;
 mod disks;
 mod rebuild;
+mod replayed;
 mod stories;
 mod two_devices;

@@ -18,7 +18,7 @@ pub(crate) use outgoing::Patience;
 pub(crate) use pairing::{PairingDesk, PairingEvent};
 pub(crate) use sessions::Sessions;
 
-use crate::doctor::{DaemonFacts, Examiner};
+use crate::doctor::{DaemonFacts, DeviceFacts, Examiner};
 use pilothouse_domain::{ContentHash, DeviceId, HostId};
 use pilothouse_ledger::{Clock, Ledger};
 use pilothouse_wire::{
@@ -92,20 +92,23 @@ impl Host {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every check of the doctor, with what the daemon knows of itself.
-    pub(crate) async fn examine(&self) -> DoctorReport {
-        let paired = self
-            .ledger
-            .read(|reader| Ok(reader.devices()?.iter().filter(|d| !d.revoked).count()))
-            .await;
+    /// Every check of the doctor, with what the daemon knows of itself; `deep` as the doctor has it.
+    pub(crate) async fn examine(&self, deep: bool) -> DoctorReport {
+        let rows = self.ledger.read(|reader| reader.devices()).await;
+        let connected = self.sessions.connected();
+        let devices = rows.unwrap_or_default().into_iter();
+        let devices = devices.filter(|row| !row.revoked).map(|row| DeviceFacts {
+            connected: connected.contains(&row.device),
+            left: self.sessions.left(row.device),
+            name: row.name,
+        });
         let (listening, opens_when_paired) = self.listening();
         let facts = DaemonFacts {
             listening,
             opens_when_paired,
-            paired: paired.unwrap_or_default(),
-            connected: self.sessions.connected().len(),
+            devices: devices.collect(),
         };
-        self.examiner.examine(Some(&facts)).await
+        self.examiner.examine(Some(&facts), deep).await
     }
 
     /// How long a device's next command has to wait; `None` if it may go on, which it then has.

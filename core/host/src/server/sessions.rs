@@ -5,6 +5,7 @@ use pilothouse_wire::message::ByeReason;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 
@@ -17,6 +18,8 @@ pub(crate) struct Sessions {
 #[derive(Default)]
 struct Inner {
     open: BTreeMap<DeviceId, Open>,
+    /// When devices were here last: at most one time for each that is paired.
+    left: BTreeMap<DeviceId, Instant>,
     next: u64,
     /// Set when the host stops: whoever comes later is sent away at once.
     closing: bool,
@@ -80,6 +83,11 @@ impl Sessions {
         self.lock().open.keys().copied().collect()
     }
 
+    /// How long ago a device left, if it was here since the host was started.
+    pub(crate) fn left(&self, device: DeviceId) -> Option<Duration> {
+        self.lock().left.get(&device).map(Instant::elapsed)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,6 +96,7 @@ impl Sessions {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.sessions.lock();
+        inner.left.insert(self.device, Instant::now());
         if inner
             .open
             .get(&self.device)

@@ -11,6 +11,7 @@ mod common;
 mod config;
 mod control;
 mod disk;
+mod doctor;
 mod fuzz;
 mod hostile;
 #[path = "../../../../tests/support/mutate.rs"]

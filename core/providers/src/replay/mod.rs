@@ -84,12 +84,19 @@ impl ReplayAdapter {
     /// Of `command` as it stands in host.toml. A recording that cannot be played is an agent that cannot be started, and says
     /// why then.
     pub fn new(command: &[String]) -> Self {
-        let (inner, description) = match open(command) {
+        let mut command = command.to_vec();
+        // The player works elsewhere, in its thread's workspace.
+        if let Some(file) = command.first_mut()
+            && let Ok(path) = std::path::absolute(&file)
+        {
+            *file = path.to_string_lossy().into_owned();
+        }
+        let (inner, description) = match open(&command) {
             Ok((inner, description)) => (Ok(inner), description),
             Err(error) => (Err(error), String::new()),
         };
         Self {
-            command: command.to_vec(),
+            command,
             inner,
             description,
         }

@@ -44,6 +44,36 @@ impl LedgerReads {
     }
 }
 
+impl LedgerReads {
+    /// What SQLite finds wrong in the file's pages, in words; nothing if it is whole. Reads the whole file.
+    ///
+    /// # Errors
+    /// Any of the file; [`StoreError::Corrupt`] if it cannot even be looked through.
+    pub fn quick_check(&self) -> Result<Vec<String>> {
+        let found = self.db.all(
+            "checking the database",
+            "PRAGMA quick_check(8)",
+            [],
+            |row| row.get::<_, String>(0),
+        )?;
+        Ok(found.into_iter().filter(|line| line != "ok").collect())
+    }
+
+    /// The newest format among the last entries of all logs; 0 without any.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn newest_log_format(&self) -> Result<u16> {
+        let newest = self.db.one(
+            "reading the log's format",
+            "SELECT max(log_format) FROM threads JOIN entries ON place = (number << 40) + seq",
+            [],
+            |row| row.get::<_, Option<u16>>(0),
+        )?;
+        Ok(newest.flatten().unwrap_or_default())
+    }
+}
+
 /// A connection of its own for reading: serves subscriptions without the writer. Can be moved to another thread.
 ///
 /// Outside [`LedgerReader::consistent`] each call sees what is committed at that moment, so two calls may see two
