@@ -15,6 +15,7 @@
     reason = "a test program: a broken world ends the seed, and its report is what it prints"
 )]
 
+mod asked;
 mod driver;
 mod journal;
 mod oracle;

@@ -147,6 +147,24 @@ impl Phone {
         said.replies.get(&n).cloned()
     }
 
+    /// Takes an answer that another process on its data directory gave, as if it were its own; gives its number.
+    pub(crate) fn adopt(&mut self, answer: &Result<Value, String>) -> u64 {
+        self.asked += 1;
+        let reply = match answer {
+            Ok(ok) => json!({"n": self.asked, "ok": ok}),
+            Err(error) => json!({"n": self.asked, "error": error}),
+        };
+        let mut said = self.said.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.replies.insert(self.asked, reply);
+        self.asked
+    }
+
+    /// Another process on its data directory.
+    pub(crate) fn beside(&self) -> Self {
+        let name = format!("{}-beside", self.name);
+        Self::start(&self.logs, self.dir.clone(), &name)
+    }
+
     /// What it said came of a command, in whichever of its lives.
     pub(crate) fn told(&self, command: &str) -> Option<Value> {
         let said = self.said.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -53,6 +53,12 @@ fn act(stage: &mut Stage, action: Action) {
             message,
             how,
         } => stage.send(device, thread, &name(message), how),
+        Action::SendBeside {
+            device,
+            thread,
+            message,
+            kill,
+        } => stage.send_beside(device, thread, &name(message), kill),
         Action::Answer {
             device,
             nth,

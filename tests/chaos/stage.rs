@@ -1,14 +1,13 @@
 //! The world of one seed: the host, its devices, the networks between them, the disks, and what was done to them.
 
 use crate::{
+    asked::answer_of,
     journal::Journal,
     phone::Phone,
     story::{Choice, Family, How, Story},
 };
 use pilothouse_domain::{
-    AgentName, Answer, CommandBody, DispatchMode, Mode, Subject, WorkspaceId,
-    request::{OptionEffect, QuestionReply},
-    thread::Selection,
+    AgentName, CommandBody, DispatchMode, Mode, WorkspaceId, thread::Selection,
 };
 use pilothouse_tests::{Host, Proxy, mount::Mount, places};
 use rustix::process::{Pid, Signal, kill_process};
@@ -310,6 +309,55 @@ impl Stage {
         self.submit(device, Some(&id), &body, what);
     }
 
+    /// Sends a message from another process on a device's data directory.
+    pub(crate) fn send_beside(&mut self, device: usize, thread: usize, name: &str, kill: bool) {
+        // Where there is no room, a second process cannot be opened.
+        if device == 0 {
+            self.free(false);
+        }
+        let Some(id) = self.threads.get(&thread).cloned() else {
+            return self.note(format!("no t{thread} for {name}"));
+        };
+        let mut beside = self.phones[device].beside();
+        let known = pilothouse_tests::until("the first batches", || {
+            let state = beside.state();
+            let shown = !state["link"].is_null();
+            shown
+                .then(|| !state["threads"][&id].is_null())
+                .ok_or_else(|| state.to_string())
+        });
+        if known {
+            let body = CommandBody::MessageSend {
+                text: format!("[[do:{name}]] please"),
+                attachments: Vec::new(),
+                dispatch: DispatchMode::StartImmediately,
+                accept_stop: Vec::new(),
+            };
+            let host = self.host.id().to_string();
+            let at = now();
+            let told =
+                beside.call(json!({"do": "submit", "host": host, "thread": id, "body": body}));
+            let n = self.phones[device].adopt(&told);
+            self.note(format!("d{device} submits #{n} beside: {name}: {told:?}"));
+            self.count("messages");
+            self.sent.push(Sent {
+                device,
+                n,
+                thread: Some(id),
+                what: For::Message {
+                    name: name.to_owned(),
+                },
+                at,
+            });
+        }
+        if kill {
+            beside.kill_9();
+            self.count("device kills");
+        } else {
+            beside.stop();
+        }
+    }
+
     /// The active run and attempt of a thread as a device shows it.
     fn active(&mut self, device: usize, thread: &str) -> Option<(String, Option<String>)> {
         let state = self.phones[device].state();
@@ -493,67 +541,4 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
-/// The name that a request's subject carries, e.g. `m3.1`.
-pub(crate) fn request_name(subject: &str) -> Option<String> {
-    let at = ["do m", "which for m"]
-        .iter()
-        .find_map(|before| Some(subject.find(before)? + before.len() - 1))?;
-    let rest = &subject[at..];
-    let end = rest
-        .find(|c: char| !c.is_ascii_alphanumeric() && c != '.')
-        .unwrap_or(rest.len());
-    Some(rest[..end].to_owned())
-}
-
-/// The command that answers a request as shown, the request's name and what is chosen in fact.
-fn answer_of(row: &Value, choice: Choice) -> Option<(CommandBody, String, Choice)> {
-    let subject = row["subject"].as_str()?;
-    let name = request_name(subject)?;
-    let read: Subject = serde_json::from_str(subject).ok()?;
-    let (answer, choice) = if let Some(question) = read.questions.first() {
-        let choice = if choice == Choice::Cancel {
-            Choice::No
-        } else {
-            choice
-        };
-        let word = format!(": {}", choice.word());
-        let chosen = question
-            .choices
-            .iter()
-            .find(|offered| offered.label.ends_with(&word))?;
-        let reply = QuestionReply {
-            question: question.id.clone(),
-            chosen: vec![chosen.label.clone()],
-            text: None,
-        };
-        let answer = Answer::Reply {
-            replies: vec![reply],
-        };
-        (answer, choice)
-    } else {
-        let of = |choice: Choice| {
-            read.options.iter().find(|option| match choice {
-                Choice::Yes => option.effect.allows(),
-                Choice::No => option.effect == OptionEffect::Deny,
-                Choice::Cancel => option.effect == OptionEffect::DenyAndStop,
-            })
-        };
-        let (option, choice) = match of(choice) {
-            Some(option) => (option, choice),
-            None => (of(Choice::No)?, Choice::No),
-        };
-        let answer = Answer::Choose {
-            option: option.id.clone(),
-            note: None,
-        };
-        (answer, choice)
-    };
-    let body = CommandBody::RequestAnswer {
-        request: row["request"].as_str()?.parse().ok()?,
-        content_hash: row["hash"].as_str()?.parse().ok()?,
-        answer,
-    };
-    Some((body, name, choice))
 }

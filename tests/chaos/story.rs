@@ -70,6 +70,13 @@ pub(crate) enum Action {
         message: usize,
         how: How,
     },
+    /// The same from another process on the device's data directory, which then ends, or is killed.
+    SendBeside {
+        device: usize,
+        thread: usize,
+        message: usize,
+        kill: bool,
+    },
     /// The `nth` open request is answered by one device, and at the same moment by another.
     Answer {
         device: usize,
@@ -243,6 +250,16 @@ impl Story {
     fn send(&mut self, random: &mut Seed, device: usize, thread: usize, next: &mut usize) {
         if *next == MESSAGES {
             return;
+        }
+        if random.below(8) == 0 {
+            let action = Action::SendBeside {
+                device,
+                thread,
+                message: *next,
+                kill: random.coin(),
+            };
+            *next += 1;
+            return self.add(random, action);
         }
         let how = match random.below(10) {
             0..=3 => How::Start,

@@ -1,11 +1,7 @@
 //! Requests: each has at most one effective answer, the one that was taken, and never that of another request.
 
 use super::{Oracle, RECORDED_WITHIN_MS, all_rows};
-use crate::{
-    journal::Given,
-    stage::{For, request_name},
-    story::Choice,
-};
+use crate::{asked::request_name, journal::Given, stage::For, story::Choice};
 use pilothouse_domain::Outcome;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
