@@ -370,7 +370,8 @@ impl<'a> Course<'a> {
             },
         };
         let in_use = self.sim.oracle.life.is_some();
-        self.coverage.story.push(format!("{:?}", command.body));
+        let told: String = format!("{:?}", command.body).chars().take(300).collect();
+        self.coverage.story.push(told);
         let outcome = self.sim.command(actor, &command, stoppable);
         self.coverage.story.push(format!("  → {outcome}"));
         self.coverage.outcome(&outcome, in_use);

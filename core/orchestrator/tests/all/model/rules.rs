@@ -386,6 +386,10 @@ impl Oracle {
                 self.told.insert(message, Told::Failed);
                 self.over(TurnStatus::Failed, false);
             }
+            // Too late for its try: it did not leave, unless the agent's own signs say that it has it.
+            Came::Failed | Came::TooLate if self.told.get(&message) != Some(&Told::Started) => {
+                self.told.insert(message, Told::Failed);
+            }
             Came::Unknown => self.uncertain(message),
             _ => {}
         }
