@@ -19,4 +19,5 @@ mod disks;
 mod rebuild;
 mod replayed;
 mod stories;
+mod streaming;
 mod two_devices;
