@@ -15,18 +15,38 @@ impl Actor {
             return;
         }
         let now = self.shared.platform.now_ms();
-        let result = self.store.transaction(
+        let hosts = &self.hosts;
+        let saved = self.store.transaction(
             |tx| {
+                let mut marked = Vec::new();
                 for (host, command, _) in &submitted {
+                    // What goes out at once is saved and marked as handed over in one: a second sync would only delay it.
+                    let free = hosts
+                        .get(host)
+                        .is_some_and(|link| link.is_free(command.thread))
+                        && !tx
+                            .pending(*host)?
+                            .iter()
+                            .any(|entry| entry.command.thread == command.thread);
                     tx.push(*host, command.clone(), now)?;
+                    if free {
+                        tx.mark_handed(&[command.id])?;
+                        marked.push((*host, command.id));
+                    }
                 }
-                Ok::<(), StoreError>(())
+                Ok::<_, StoreError>(marked)
             },
             Durability::Synced,
         );
-        let result = result.map_err(|error| SubmitError::NotSaved {
+        let saved = saved.map_err(|error| SubmitError::NotSaved {
             why: error.to_string(),
         });
+        for (host, command) in saved.iter().flatten() {
+            if let Some(up) = self.hosts.get_mut(host).and_then(|link| link.up.as_mut()) {
+                up.marked.insert(*command);
+            }
+        }
+        let result = saved.map(drop);
         {
             let mut live = lock(&self.shared.live);
             for (_, command, ticket) in &submitted {

@@ -72,6 +72,8 @@ pub(crate) struct Up {
     pub(crate) asked: BTreeSet<CommandId>,
     /// Commands that the host has said it never took.
     pub(crate) absent: BTreeSet<CommandId>,
+    /// Commands that were marked as handed over when they were saved, and are about to be sent.
+    pub(crate) marked: BTreeSet<CommandId>,
     /// The command of each line that was sent and not answered.
     pub(crate) in_flight: BTreeMap<ThreadId, CommandId>,
     queries: BTreeMap<u32, Reply>,
@@ -165,6 +167,12 @@ impl HostLink {
         self.forwarder
     }
 
+    /// Whether a command on a thread can go out now, as far as this connection knows.
+    pub(crate) fn is_free(&self, thread: ThreadId) -> bool {
+        let up = self.up.as_ref().filter(|up| up.ready);
+        up.is_some_and(|up| !up.in_flight.contains_key(&thread)) && !self.waits.is_waiting(thread)
+    }
+
     /// When something that was put off is due again: a line, a thread or the feed.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
         let up = self.up.as_ref()?;
@@ -202,6 +210,7 @@ impl HostLink {
             feed_again: PutOff::default(),
             asked: BTreeSet::new(),
             absent: BTreeSet::new(),
+            marked: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             queries: BTreeMap::new(),
             next_query: 1,

@@ -60,6 +60,7 @@ impl Actor {
                     && !link.waits.is_waiting(entry.command.thread)
                     && up.in_flight.get(&entry.command.thread) != Some(&entry.command.id)
                     && !up.absent.contains(&entry.command.id)
+                    && !up.marked.contains(&entry.command.id)
                     && up.asked.insert(entry.command.id)
             })
             .map(|entry| entry.command.id)
@@ -78,7 +79,9 @@ impl Actor {
             .filter(|(thread, entry)| {
                 !link.waits.is_waiting(*thread)
                     && !up.in_flight.contains_key(thread)
-                    && (!entry.handed || up.absent.contains(&entry.command.id))
+                    && (!entry.handed
+                        || up.absent.contains(&entry.command.id)
+                        || up.marked.contains(&entry.command.id))
             })
             .map(|(_, entry)| entry)
             .collect();
@@ -112,6 +115,7 @@ impl Actor {
             for entry in ready {
                 let command = &entry.command;
                 up.in_flight.insert(command.thread, command.id);
+                up.marked.remove(&command.id);
                 up.send(DeviceMessage::Command {
                     command: Box::new(command.clone()),
                 });
