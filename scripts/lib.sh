@@ -69,6 +69,21 @@ require_tools() {
     return 1
 }
 
+# require_debian PACKAGE …: installs what is missing of them if this is root, and says the line otherwise.
+require_debian() {
+    local package missing=() log
+    for package in "$@"; do dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package"); done
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    [ "$(id -u)" -eq 0 ] || fail "missing packages; as root: apt-get install -y --no-install-recommends ${missing[*]}"
+    say "installing ${missing[*]}"
+    log="$(mktemp)"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 || {
+        tail -n 20 "$log" >&2
+        fail "could not install ${missing[*]}"
+    }
+    rm -f -- "$log"
+}
+
 # use_agents: installs the pinned agents and says where they are.
 use_agents() {
     PILOTHOUSE_CODEX="$("$ROOT/scripts/agents" codex | tail -n 1)" || return 1
@@ -89,14 +104,18 @@ use_binaries() {
 PART_LINES=()
 PARTS_FAILED=0
 
+# What a command says that cannot run here for a stated reason.
+LEFT_OUT=77
+
 # part NAME COMMAND …: runs the command, remembers how long it took and whether it passed; a failure does not stop the others.
 part() {
-    local name="$1" began="$SECONDS" outcome=passed took
+    local name="$1" began="$SECONDS" outcome=passed took status=0
     shift
     printf '\n=== %s\n' "$name"
-    "$@" || outcome=FAILED
+    "$@" || status=$?
+    case "$status" in 0) ;; "$LEFT_OUT") outcome='LEFT OUT, see above' ;; *) outcome=FAILED ;; esac
     took=$((SECONDS - began))
-    [ "$outcome" = passed ] || PARTS_FAILED=$((PARTS_FAILED + 1))
+    [ "$outcome" != FAILED ] || PARTS_FAILED=$((PARTS_FAILED + 1))
     PART_LINES+=("$(printf '%-28s %3d:%02d  %s' "$name" $((took / 60)) $((took % 60)) "$outcome")")
 }
 
