@@ -142,7 +142,7 @@ async fn a_new_epoch_makes_every_known_place_a_gap_and_keeps_what_is_there() {
     let before = ledger.epoch();
     let at = ledger.subscribe(thread, None, 10_000).await.unwrap();
     let at = at.answer.high_water;
-    let feed = ledger.feed(None).unwrap().next().await.unwrap().unwrap();
+    let feed = ledger.feed(None).await.unwrap().next().await.unwrap().unwrap();
     world.ledger.shutdown().await;
 
     let (script, _calls) = crate::agent::Script::new();
@@ -162,7 +162,7 @@ async fn a_new_epoch_makes_every_known_place_a_gap_and_keeps_what_is_there() {
         Some(pilothouse_domain::feed::GapReason::Epoch)
     );
     assert_eq!(again.answer.snapshot.unwrap().state.thread, thread);
-    let step = ledger.feed(Some(feed.cursor)).unwrap().next().await;
+    let step = ledger.feed(Some(feed.cursor)).await.unwrap().next().await;
     let step = step.unwrap().unwrap();
     assert!(step.reset && step.cursor.epoch == epoch);
     assert_eq!(step.threads.len(), 1, "the thread is there as before");
