@@ -16,6 +16,10 @@
 //   asks              asks for a command and answers when it got a decision; each decision goes to FILE
 //   withdraws         asks for a command and takes the question back when FILE exists, then ends the turn when FILE.end does
 //   asks-and-exits    asks for a command and exits when FILE exists
+//   asks-many         says a word and asks for a command, as often as the prompt's [[n:COUNT]] says; the Unix time, ms, of each
+//                     question and of its answer goes to FILE
+//   streams           says one message of [[n:COUNT]] pieces, 1,500 a second, then starts a command, asks for it, and ends; the
+//                     Unix time, ms, of its first piece goes to FILE
 // Scenarios of the process as a whole:
 //   mute              never answers anything, not even initialize
 //   dies-first        exits before it answers initialize
@@ -30,6 +34,10 @@ const raw = (text) => process.stdout.write(text);
 const send = (frame) => raw(`${JSON.stringify(frame)}\n`);
 const notify = (method, params) => send({ method, params, emittedAtMs: Date.now() });
 const waiting = new Map();
+
+/** Unix time, ms, with its fractions. */
+const now = () => performance.timeOrigin + performance.now();
+const countIn = (prompt) => Number(/\[\[n:(\d+)\]\]/.exec(prompt)?.[1] ?? 1);
 
 /** Asks the client, resolves to its answer. */
 function ask(id, method, params) {
@@ -204,6 +212,41 @@ const TURNS = {
     await exists(`${file}.end`);
     await TURNS.ok(turn);
   },
+  async 'asks-many'(turn, prompt) {
+    for (let n = countIn(prompt); n > 0; n -= 1) {
+      say(turn, `before question ${n}`);
+      const asked = now();
+      await askForCommand(turn);
+      fs.appendFileSync(file, `${JSON.stringify({ asked, told: now() })}\n`);
+      resolved(turn);
+      item(turn, command(turn, 'completed'), { open: false });
+    }
+    end(turn);
+  },
+  async streams(turn, prompt) {
+    const count = countIn(prompt);
+    const id = fresh('msg');
+    item(turn, { type: 'agentMessage', id, text: '' }, { close: false });
+    const began = now();
+    let said = 0;
+    let text = '';
+    while (said < count) {
+      const due = Math.min(count, 1 + Math.floor((now() - began) * 1.5));
+      for (; said < due; said += 1) {
+        const delta = `w${said} `;
+        text += delta;
+        notify('item/agentMessage/delta', { threadId: turn.thread, turnId: turn.id, itemId: id, delta });
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    fs.appendFileSync(file, `${JSON.stringify({ began, pieces: count, bytes: Buffer.byteLength(text) })}\n`);
+    // The message is not closed yet: what comes now must not overtake its text.
+    await askForCommand(turn);
+    resolved(turn);
+    item(turn, command(turn, 'completed'), { open: false });
+    item(turn, { type: 'agentMessage', id, text }, { open: false });
+    end(turn);
+  },
   async 'asks-and-exits'(turn) {
     void askForCommand(turn);
     await exists(file);
@@ -251,7 +294,7 @@ function startTurn(id, params) {
   const turn = { thread: params.threadId, id: fresh('turn'), cwd: directories.get(params.threadId) };
   send({ id, result: { turn: turnOf(turn.id, 'inProgress') } });
   begin(turn, prompt, params.clientUserMessageId ?? null);
-  (TURNS[wanted] || TURNS.ok)(turn);
+  (TURNS[wanted] || TURNS.ok)(turn, prompt);
 }
 
 function receive(frame) {

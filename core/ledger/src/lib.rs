@@ -137,7 +137,8 @@ impl Ledger {
         .await
     }
 
-    /// Follows a thread from a cursor, or anew with at most `tail_bytes` of its newest rows.
+    /// Follows a thread from a cursor, or anew with its state and its newest rows, together at most `tail_bytes` of
+    /// JSON (and at least one item).
     ///
     /// # Errors
     /// [`Refusal::UnknownThread`], or [`Refusal::NotReady`] while the ledger closes.

@@ -28,6 +28,8 @@ const BATCH: usize = 64;
 const JOBS_KEPT: usize = 1024;
 /// Entries that a subscriber may be behind before it starts anew from a snapshot (DESIGN section 11, catch-up).
 const BEHIND: u64 = 1000;
+/// Silence after which the write-ahead log is moved into the database, so that no commit has to wait for it.
+const QUIET: Duration = Duration::from_millis(500);
 /// Pause before an agent's events are tried again that could not be written.
 const RETRY: Duration = Duration::from_millis(500);
 /// How long shutdown waits for agents to stop and their last events to be written.
@@ -266,17 +268,26 @@ impl Writer {
 
     /// Waits for jobs; an empty batch means that unsaved text is due. `false` when the ledger was dropped.
     fn receive(&mut self, inbox: &mut mpsc::Receiver<Job>, batch: &mut Vec<Job>) -> bool {
-        let first = if self.work.has_unsaved_text() {
-            let due = crate::open_text::SAVE_AFTER;
-            match self
+        let first = loop {
+            let due = if self.work.has_unsaved_text() {
+                crate::open_text::SAVE_AFTER
+            } else if self.store.wants_checkpoint() {
+                QUIET
+            } else {
+                break inbox.blocking_recv();
+            };
+            let next = self
                 .runtime
-                .block_on(async { tokio::time::timeout(due, inbox.recv()).await })
-            {
-                Ok(job) => job,
-                Err(_) => return true,
+                .block_on(async { tokio::time::timeout(due, inbox.recv()).await });
+            match next {
+                Ok(job) => break job,
+                Err(_) if self.work.has_unsaved_text() => return true,
+                Err(_) => {
+                    if let Err(error) = self.store.checkpoint() {
+                        tracing::warn!(%error, "the write-ahead log could not be moved into the database");
+                    }
+                }
             }
-        } else {
-            inbox.blocking_recv()
         };
         let Some(first) = first else { return false };
         batch.push(first);
@@ -435,8 +446,13 @@ impl Writer {
             Some(known) if now.seq - known.seq > BEHIND => Some(GapReason::Behind),
             Some(_) => None,
         };
+        // State and rows together are what a screen waits for, so both count.
+        let state_bytes = || serde_json::to_vec(&cell.state).map_or(0, |json| json.len());
         let tail = gap
-            .map(|_| self.reader.tail(thread, tail_bytes))
+            .map(|_| {
+                let rows = tail_bytes.saturating_sub(state_bytes());
+                self.reader.tail(thread, rows)
+            })
             .transpose()?;
         let answer = Subscribed {
             gap,

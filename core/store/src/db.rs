@@ -1,6 +1,7 @@
 //! A connection to one SQLite file: pragmas, migrations, transactions, and errors that name the file.
 
 use crate::{
+    codec::nat,
     error::{Result, StoreError},
     lock,
 };
@@ -13,8 +14,8 @@ use std::{
 
 /// How long a statement waits for another process before it gives up.
 const BUSY: Duration = Duration::from_secs(10);
-/// Pages of 4 KiB in the write-ahead log after which a commit moves them into the database: 12 MiB, so that with the
-/// largest usual transaction it stays under the 16 MiB of DESIGN section 11.
+/// Pages of 4 KiB in the write-ahead log after which a commit moves them into the database itself, because no idle
+/// moment came before: 12 MiB, so that with the largest usual transaction it stays under the 16 MiB of DESIGN section 11.
 const WAL_PAGES: i64 = 3 * 1024;
 /// The file of the write-ahead log is cut back to this size, bytes, when it starts anew.
 const WAL_BYTES: i64 = 16 * 1024 * 1024;
@@ -54,6 +55,8 @@ pub(crate) struct Db {
     conn: Connection,
     path: PathBuf,
     synced: Cell<bool>,
+    /// Transactions that changed something since the write-ahead log was last moved into the database.
+    commits: Cell<u32>,
     /// A failure inside a callback that cannot return one; refuses the commit.
     fault: RefCell<Option<StoreError>>,
     /// Rows that were stepped over without an index that leads to them.
@@ -135,6 +138,7 @@ impl Db {
             conn,
             path: path.to_owned(),
             synced: Cell::new(false),
+            commits: Cell::new(0),
             fault: RefCell::new(None),
             #[cfg(test)]
             scanned: Cell::new(0),
@@ -275,6 +279,7 @@ impl Db {
     ) -> std::result::Result<T, E> {
         self.set_synced(durability == Durability::Synced)?;
         self.fault.borrow_mut().take();
+        let changes = self.conn.total_changes();
         self.write("beginning a transaction", "BEGIN IMMEDIATE", [])?;
         let open = OpenTransaction(self);
         let value = work()?;
@@ -283,7 +288,27 @@ impl Db {
         }
         self.write("committing", "COMMIT", [])?;
         drop(open);
+        if self.conn.total_changes() != changes {
+            self.commits.set(self.commits.get().saturating_add(1));
+        }
         Ok(value)
+    }
+
+    /// Transactions that changed something since [`Db::checkpoint`].
+    pub(crate) fn commits(&self) -> u32 {
+        self.commits.get()
+    }
+
+    /// Moves the write-ahead log into the database as far as no reader stands in the way; returns the pages left in it.
+    pub(crate) fn checkpoint(&self) -> Result<u64> {
+        self.commits.set(0);
+        self.one(
+            "moving the write-ahead log into the database",
+            "PRAGMA wal_checkpoint(PASSIVE)",
+            [],
+            |row| Ok(nat(row.get::<_, i64>(1)?).saturating_sub(nat(row.get(2)?))),
+        )
+        .map(Option::unwrap_or_default)
     }
 
     /// Runs `work` on one unchanging view of the file.

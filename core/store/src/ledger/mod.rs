@@ -32,6 +32,9 @@ use std::{
 
 /// Name of the file inside the ledger's directory.
 const FILE: &str = "ledger.db";
+/// Transactions after which the write-ahead log is worth moving into the database: at about ten pages each a quarter of
+/// what makes a commit do it itself.
+const CHECKPOINT_AFTER: u32 = 64;
 /// Name of the lock file beside it.
 const LOCK: &str = "ledger.lock";
 
@@ -163,21 +166,18 @@ impl LedgerStore {
         Ok(value)
     }
 
+    /// Whether enough was written since the last [`LedgerStore::checkpoint`] that an idle moment should be used for one.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.reads.db.commits() >= CHECKPOINT_AFTER
+    }
+
     /// Moves the write-ahead log into the database as far as no reader stands in the way; for idle moments, so that
     /// commits do not have to. Returns what is left in the log, in pages of 4 KiB.
     ///
     /// # Errors
     /// Any of the file.
     pub fn checkpoint(&mut self) -> Result<u64> {
-        self.reads
-            .db
-            .one(
-                "moving the write-ahead log into the database",
-                "PRAGMA wal_checkpoint(PASSIVE)",
-                [],
-                |row| Ok(nat(row.get::<_, i64>(1)?).saturating_sub(nat(row.get(2)?))),
-            )
-            .map(Option::unwrap_or_default)
+        self.reads.db.checkpoint()
     }
 }
 

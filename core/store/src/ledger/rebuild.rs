@@ -3,7 +3,7 @@
 use super::{LedgerReads, LedgerTx};
 use crate::{
     error::{Result, StoreError},
-    rows,
+    rows::{self, ThreadRows},
 };
 use pilothouse_domain::{
     Digest, Entry, LoggedEvent, Row, RowKey, ThreadId, ThreadState, ThreadSummary, row::Snapshot,
@@ -99,8 +99,12 @@ impl LedgerTx<'_> {
     /// Any of the file.
     pub fn rebuild(&self, thread: ThreadId) -> Result<Rebuilt> {
         rows::clear(self.db(), self.number(thread)?)?;
-        let mut rows = self.rows(thread)?;
+        let mut rows = Gathered {
+            rows: self.rows(thread)?,
+            held: BTreeMap::new(),
+        };
         let rebuilt = self.replay_log(thread, &mut rows, |_, _| Ok(()))?;
+        rows.write();
         self.put_state(thread, &rebuilt.snapshot.state, &rebuilt.snapshot.cursor)?;
         if let Some(summary) = &rebuilt.summary
             && let Some(kept) = self.summary(thread)?
@@ -203,6 +207,39 @@ impl LedgerReads {
             },
             summary,
         })
+    }
+}
+
+/// Rows that a rebuild holds before it writes them.
+const HELD: usize = 256;
+
+/// Rows on their way into the table: most change several times within a few entries, and are written once.
+struct Gathered<'a> {
+    rows: ThreadRows<'a>,
+    held: BTreeMap<RowKey, Row>,
+}
+
+impl Gathered<'_> {
+    fn write(&mut self) {
+        for row in std::mem::take(&mut self.held).into_values() {
+            self.rows.put(row);
+        }
+    }
+}
+
+impl Rows for Gathered<'_> {
+    fn get(&self, key: RowKey) -> Option<Row> {
+        match self.held.get(&key) {
+            Some(row) => Some(row.clone()),
+            None => self.rows.get(key),
+        }
+    }
+
+    fn put(&mut self, row: Row) {
+        self.held.insert(row.key(), row);
+        if self.held.len() > HELD {
+            self.write();
+        }
     }
 }
 

@@ -1,0 +1,94 @@
+//! An idle host: its memory, and whether it sleeps.
+
+use super::Context;
+use crate::{live::World, measure, report::Row};
+use anyhow::Result;
+use std::time::Duration;
+
+/// How long it is watched for wake-ups.
+const WATCHED: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
+    let ten = idle(context, 10)?;
+    let mut table = vec![
+        Row::at_most(
+            "resident memory, 10 threads, 2 paired devices, none connected",
+            measure::mib(ten.rss),
+            25.0,
+            "MiB",
+        )
+        .gate(),
+        Row::holds(
+            "wake-ups in 10 s with no device connected",
+            "0",
+            ten.wake_ups.to_string(),
+            ten.wake_ups == 0,
+        ),
+    ];
+    if !context.quick {
+        let twenty = idle(context, 20)?;
+        table.push(Row::at_most(
+            "memory, 20 threads by 10",
+            to_f64(twenty.rss) / to_f64(ten.rss),
+            1.3,
+            "×",
+        ));
+    }
+    Ok(table)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio")]
+fn to_f64(value: u64) -> f64 {
+    value as f64
+}
+
+struct Idle {
+    rss: u64,
+    wake_ups: u64,
+}
+
+fn idle(context: &Context, threads: usize) -> Result<Idle> {
+    let scratch = context.scratch()?;
+    let world = World::start(scratch.path(), scratch.path().join("state"))?;
+    let host = world.host.id();
+    let (one, two) = (world.device("one")?, world.device("two")?);
+    for n in 0..threads {
+        let thread = one.create(host, &format!("thread {n}"))?;
+        let ticket = two.say(host, thread, "hello")?;
+        two.taken(&ticket)?;
+    }
+    pilothouse_tests::until("all runs to end", || {
+        let waiting = world.host.ledger(|ledger| {
+            ledger.consistent(|reads| {
+                let mut running = 0;
+                for thread in reads.threads()? {
+                    running += usize::from(reads.snapshot(thread)?.state.active.is_some());
+                }
+                Ok(running)
+            })
+        });
+        if waiting == 0 {
+            Ok(())
+        } else {
+            Err(format!("{waiting} run"))
+        }
+    });
+    drop((one, two));
+    let pid = world.host.process().id();
+    // What ends with the connections ends within its timers; then nothing may happen any more.
+    let mut last = measure::wake_ups(pid)?;
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_secs(5));
+        let now = measure::wake_ups(pid)?;
+        let quiet = measure::woken(&last, &now) == 0;
+        last = now;
+        if quiet {
+            break;
+        }
+    }
+    std::thread::sleep(WATCHED);
+    Ok(Idle {
+        rss: measure::rss(pid)?,
+        wake_ups: measure::woken(&last, &measure::wake_ups(pid)?),
+    })
+}
