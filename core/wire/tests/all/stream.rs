@@ -300,7 +300,7 @@ async fn each_way_to_be_wrong_has_its_name() {
     let good = frames_of(&[live(0, "good")]).await.remove(0);
     let (body, tail) = good.split_at(good.len() - 4);
     // A last block of fixed codes with nothing in it, then what looks like a flush.
-    let over = [&body[..], tail, &[0x03, 0x00, 0x00, 0x00, 0xff, 0xff]].concat();
+    let over = [body, tail, &[0x03, 0x00, 0x00, 0x00, 0xff, 0xff]].concat();
     let damaged = [&[0, 0xff, 0xff][..], tail].concat();
     // A stored block of two bytes that are no text.
     let no_text = [
