@@ -142,7 +142,14 @@ async fn a_new_epoch_makes_every_known_place_a_gap_and_keeps_what_is_there() {
     let before = ledger.epoch();
     let at = ledger.subscribe(thread, None, 10_000).await.unwrap();
     let at = at.answer.high_water;
-    let feed = ledger.feed(None).await.unwrap().next().await.unwrap().unwrap();
+    let feed = ledger
+        .feed(None)
+        .await
+        .unwrap()
+        .next()
+        .await
+        .unwrap()
+        .unwrap();
     world.ledger.shutdown().await;
 
     let (script, _calls) = crate::agent::Script::new();
