@@ -68,6 +68,26 @@ fn a_recording_of_codex_asks_waits_and_goes_on_like_the_agent_that_was_recorded(
 }
 
 #[test]
+fn a_recording_of_an_acp_agent_goes_through_its_own_family() {
+    let world = Setup::new()
+        .recording("tape", "opencode-acp/01_init_prompt_allow.jsonl")
+        .start();
+    let device = world.device("phone");
+    let thread = device.new_thread("tape", Mode::Ask);
+    for run in 1..=2 {
+        device.accepted(&device.say(thread, "in my own words"));
+        let row = device.asked(thread);
+        device.accepted(&device.choose(&row, "once"));
+        device.completed(thread, run);
+    }
+    let said = conversation(&device, thread);
+    let turn = ["in my own words", "Running.", "All done."];
+    assert_eq!(said, [turn, turn].concat());
+    device.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
 fn a_recording_that_is_none_fails_the_run_and_says_why() {
     let world = Setup::new().recording("tape", "codex/README.md").start();
     let device = world.device("phone");

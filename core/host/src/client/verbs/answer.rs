@@ -179,14 +179,18 @@ fn find(device: &mut Device, given: &str, until: Instant) -> Result<(InboxRow, S
         }
         found => found,
     }?;
-    let row = found.0;
+    let (row, id) = found;
     let soon = until.min(Instant::now() + FRESH);
     device.look_at(row.host, row.thread, soon)?;
     let now = device.inbox();
     let full = row.request.to_string();
-    among(&now, &full).map_err(|failure| {
-        let page = device.request(row.host, Some(row.thread), row.request);
-        page.map_or(failure, |page| closed(&page))
+    among(&now, &full).or_else(|failure| {
+        match device.request(row.host, Some(row.thread), row.request) {
+            // Its thread has just been opened, and the list has yet to follow: it waits all the same.
+            Some(page) if page.status() == &RequestStatus::Pending => Ok((row, id)),
+            Some(page) => Err(closed(&page)),
+            None => Err(failure),
+        }
     })
 }
 
