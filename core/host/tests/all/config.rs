@@ -45,7 +45,7 @@ fn a_typo_is_answered_with_its_line_and_the_nearest_valid_word() {
         ),
         (
             "[agents.a]\ncommand = [\"x\"]\nprotocol = \"zzz\"",
-            "line 3: unknown protocol `zzz`; valid: `codex`, `claude`, `opencode`, `acp`, `pi`, `openclaw`",
+            "line 3: unknown protocol `zzz`; valid: `codex`, `claude`, `opencode`, `acp`, `pi`, `openclaw`, `replay`",
         ),
         (
             "[workspace.app]\npath = \"/tmp\"",

@@ -446,14 +446,14 @@ async fn queries_are_answered_with_what_the_host_has() {
     let QueryAnswer::Result(QueryResult::Doctor(report)) = answer else {
         panic!()
     };
-    let daemon = report
+    let devices = report
         .checks
         .iter()
-        .find(|check| check.name == "daemon")
+        .find(|check| check.name == "devices")
         .unwrap();
     assert!(
-        daemon.outcome == CheckOutcome::Ok && daemon.finding.contains("1 connected"),
-        "{daemon:?}"
+        devices.outcome == CheckOutcome::Ok && devices.finding.contains(": connected"),
+        "{devices:?}"
     );
     let missing = Query::Blob {
         hash: BlobHash::of(b"nowhere"),
