@@ -105,7 +105,7 @@ impl Course<'_> {
             Does::Resolved => self.resolved(a, b),
             Does::Lost => {
                 let reason = LostReason::AgentExited;
-                if a % 2 == 0 {
+                if a.is_multiple_of(2) {
                     self.sim.lose_runtime(reason);
                 } else {
                     let detail = "gone".to_owned();
@@ -122,7 +122,7 @@ impl Course<'_> {
                         CapabilityValue::No
                     }
                 };
-                let (steers, stops) = (a % 2 == 0, a % 8 != 1);
+                let (steers, stops) = (a.is_multiple_of(2), a % 8 != 1);
                 self.sim.agent(
                     None,
                     handshake(&[
@@ -139,7 +139,7 @@ impl Course<'_> {
             self.sim.oracle.work.as_ref().map(|work| work.stage),
             Some(Stage::Over(..))
         );
-        self.between = over && b % 4 == 0;
+        self.between = over && b.is_multiple_of(4);
         if !self.between {
             self.sim.settle();
         }
@@ -249,14 +249,14 @@ impl Course<'_> {
         let Some((turn, owner)) = self.somewhere(a) else {
             return;
         };
-        let (native, tool) = (self.agent.fresh("i"), b % 2 == 0);
+        let (native, tool) = (self.agent.fresh("i"), b.is_multiple_of(2));
         let content = if tool {
             command("make", "")
         } else {
             assistant("")
         };
         let item = NativeId(native.clone());
-        let kind = if tool && b % 8 == 0 {
+        let kind = if tool && b.is_multiple_of(8) {
             // Text for an item that nobody announced.
             ProviderEventKind::ItemAppended {
                 item,
@@ -359,12 +359,12 @@ impl Course<'_> {
         let before = self.agent.asked.get(&key).cloned();
         let kind = match &before {
             Some((ask, _)) => self.sim.oracle.asks[*ask].kind,
-            None if b % 3 == 0 => RequestKind::UserInput,
+            None if b.is_multiple_of(3) => RequestKind::UserInput,
             None => RequestKind::Command,
         };
         let item = match &before {
             Some((_, item)) => item.clone(),
-            None if kind == RequestKind::Command && b % 4 == 0 && owner.is_some() => {
+            None if kind == RequestKind::Command && b.is_multiple_of(4) && owner.is_some() => {
                 Some(self.agent.fresh("i"))
             }
             None => None,
@@ -402,7 +402,7 @@ impl Course<'_> {
             .filter(|(_, (ask, _))| oracle.asks[*ask].is_open())
             .copied()
             .collect();
-        let from = if open.is_empty() || b % 8 == 0 {
+        let from = if open.is_empty() || b.is_multiple_of(8) {
             all
         } else {
             open
@@ -449,7 +449,7 @@ impl Course<'_> {
 
     fn outcome(&mut self, a: u16, b: u16) {
         let last = self.sim.effects.len() - 1;
-        let at = if b % 8 == 0 {
+        let at = if b.is_multiple_of(8) {
             usize::from(a) % (last + 1)
         } else {
             0
@@ -483,7 +483,7 @@ impl Course<'_> {
                 self.sim.oracle.sent(attempt, turn.as_deref(), came);
             }
             EffectKind::Steer { run, message, .. } => {
-                let outcome = if a % 32 == 0 {
+                let outcome = if a.is_multiple_of(32) {
                     EffectOutcome::Steered
                 } else {
                     plain

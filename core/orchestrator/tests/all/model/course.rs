@@ -182,7 +182,7 @@ impl<'a> Course<'a> {
                 CommandBody::RunInterrupt {
                     run,
                     attempt: self.attempt(run, wrong),
-                    hold_queue: a % 2 == 0,
+                    hold_queue: a.is_multiple_of(2),
                 }
             }
             "answer" => self.answer_body(n, b),
@@ -221,7 +221,7 @@ impl<'a> Course<'a> {
             _ if b % 128 == 127 => command_id(9).derive("thread"),
             _ => self.sim.oracle.thread,
         };
-        let thread = if kind == "create" && a % 2 == 0 {
+        let thread = if kind == "create" && a.is_multiple_of(2) {
             self.sim.oracle.thread
         } else {
             thread
@@ -282,7 +282,7 @@ impl<'a> Course<'a> {
             .filter(|a| a.status == AskStatus::Pending)
             .collect();
         let any: Vec<_> = asks.iter().collect();
-        let from = if b % 4 == 0 || pending.is_empty() {
+        let from = if b.is_multiple_of(4) || pending.is_empty() {
             any
         } else {
             pending
