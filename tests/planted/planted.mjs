@@ -15,10 +15,12 @@ const report = path.join(root, "docs/planted-bugs.md");
 
 const usage = `Plants the bugs of tests/planted/bugs.json one at a time into a copy of the tree; each has to make a test fail.
 
-  scripts/planted --all                     every bug; writes docs/planted-bugs.md if all are caught
+  scripts/planted --all                     every bug
   scripts/planted --count 5 --commit HASH   as many, chosen by a commit's hash
   scripts/planted NAME…                     these
   scripts/planted --list                    what there is
+
+With --write the rows of these bugs in docs/planted-bugs.md are written anew.
 
 Exits with 1 if a bug is not caught, does not build, or is not found in its file any more.`;
 
@@ -31,13 +33,13 @@ function fail(words) {
 }
 
 function parse(words) {
-    const asked = { all: false, list: false, count: 0, commit: "", names: [] };
+    const asked = { all: false, list: false, write: false, count: 0, commit: "", names: [] };
     while (words.length > 0) {
         const word = words.shift();
         if (word === "-h" || word === "--help") {
             console.log(usage);
             process.exit(0);
-        } else if (word === "--all" || word === "--list") asked[word.slice(2)] = true;
+        } else if (["--all", "--list", "--write"].includes(word)) asked[word.slice(2)] = true;
         else if (word === "--count") asked.count = Number(words.shift());
         else if (word === "--commit") asked.commit = words.shift() ?? "";
         else if (word.startsWith("-")) fail(`there is no ${word}\n\n${usage}`);
@@ -203,20 +205,28 @@ for (const bug of todo) {
 }
 console.log(`${todo.length - wrong} of ${todo.length} planted bugs caught in ${seconds(begun)} s`);
 
-if (wrong === 0 && asked.all) {
-    const table = rows.map(({ bug, failed }) => `| ${bug.name} | ${bug.what} | ${path.dirname(bug.file).replace("core/", "").replace("/src", "")} | ${failed.slice(0, 3).map((name) => `\`${name}\``).join(", ")}${failed.length > 3 ? ` and ${failed.length - 3} more` : ""} |`);
+if (asked.write) {
+    // Bugs that were not planted now keep the row they have; one without a row has never been caught.
+    const before = fs.existsSync(report) ? fs.readFileSync(report, "utf8").split("\n") : [];
+    const row = (bug) => {
+        const now = rows.find((row) => row.bug === bug);
+        if (!now) return before.find((line) => line.startsWith(`| ${bug.name} |`)) ?? `| ${bug.name} | ${bug.what} | | not planted yet |`;
+        const named = now.failed.slice(0, 3).map((name) => `\`${name}\``).join(", ");
+        const more = now.failed.length > 3 ? ` and ${now.failed.length - 3} more` : "";
+        const where = bug.file.replace("core/", "").replace("/src", "").replace(".rs", "");
+        return `| ${bug.name} | ${bug.what} | ${where} | ${named || "**nothing**"}${more} |`;
+    };
     fs.writeFileSync(
         report,
         [
             "# Planted bugs",
             "",
             "Bugs that `scripts/planted` puts into a copy of the tree, one at a time, and the tests that failed for each. Written by",
-            "`scripts/planted --all`; the bugs stand in `tests/planted/bugs.json`. A run for every commit plants five of them, chosen by",
-            "the commit's hash; `scripts/nightly` plants all.",
+            "`scripts/planted --write`; the bugs stand in `tests/planted/bugs.json`.",
             "",
             "| bug | what it does | where | caught by |",
             "|---|---|---|---|",
-            ...table,
+            ...bugs.map(row),
             "",
         ].join("\n"),
     );

@@ -336,3 +336,18 @@ fn the_late_close_of_an_earlier_turns_request_leaves_one_of_the_same_number_open
     world.resolved("0", Resolution::Withdrawn);
     assert_eq!(status(&world, &second), RequestStatus::Withdrawn);
 }
+
+#[test]
+fn a_request_that_was_changed_and_is_asked_again_gets_the_answer_to_what_it_asks_now() {
+    let (mut world, _) = asking();
+    world.ask("0", Some("c1"), RequestKind::Command, approval("touch c2"));
+    let changed = world.request();
+    world.answer(&changed, "accept").unwrap();
+    world.effects();
+    world.ask("0", Some("c1"), RequestKind::Command, approval("touch c2"));
+    assert_eq!(world.requests().len(), 1);
+    assert!(matches!(
+        &world.effects()[..],
+        [Effect { kind: EffectKind::Respond { request, .. }, .. }] if *request == changed.id
+    ));
+}

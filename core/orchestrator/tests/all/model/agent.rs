@@ -354,7 +354,27 @@ impl Course<'_> {
         let Some((turn, owner)) = self.somewhere(a) else {
             return;
         };
-        let native = format!("{}", a % 5);
+        let (mut turn, mut owner) = (turn, owner);
+        let mut native = format!("{}", a % 5);
+        // What is open is asked again often: most rules of asking are about that.
+        let open: Vec<_> = self
+            .agent
+            .asked
+            .iter()
+            .filter(|(_, (ask, _))| self.sim.oracle.asks[*ask].is_open())
+            .map(|(key, _)| key.clone())
+            .collect();
+        if a.is_multiple_of(3)
+            && let Some(key) = open.get(usize::from(b) % open.len().max(1))
+        {
+            (turn, native) = key.clone();
+            let named = self
+                .agent
+                .turns
+                .iter()
+                .find(|(name, _)| Some(name) == turn.as_ref());
+            owner = named.map_or(owner, |(_, of)| Some(*of));
+        }
         let key = (turn.clone(), native.clone());
         let before = self.agent.asked.get(&key).cloned();
         let kind = match &before {
@@ -369,7 +389,10 @@ impl Course<'_> {
             }
             None => None,
         };
-        let subject = Self::subject(kind, u16::from(b % 32 > 24));
+        let subject = match &before {
+            Some((ask, _)) if b % 4 > 1 => self.sim.oracle.asks[*ask].subject.clone(),
+            _ => Self::subject(kind, u16::from(b % 8 > 4)),
+        };
         self.sim.agent(
             turn.as_deref(),
             ProviderEventKind::RequestOpened {
