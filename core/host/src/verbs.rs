@@ -64,6 +64,10 @@ host.toml (usually ~/.config/pilothouse/host.toml), all of it optional:
   protocol = \"codex\"
   command = [\"codex\", \"app-server\"]
   env = { RUST_LOG = \"warn\" }
+  [agents.goose]                            # any agent that speaks the Agent Client Protocol
+  protocol = \"acp\"
+  command = [\"goose\", \"acp\"]
+  modes = { ask = \"approve\" }             # its own words for our modes, where Pilothouse does not know them
   [workspaces.app]
   path = \"~/src/app\"
   [defaults]

@@ -534,37 +534,9 @@ impl Codec {
 }
 
 impl Peer for Codec {
-    type Call = Call;
-    type Reply = Reply;
-    type Error = CallError;
-
     const NAME: &'static str = "the agent";
     // The protocol has no call for this, and not every agent answers one that it does not know.
     const ALWAYS_ANSWERS: bool = false;
-
-    fn method(call: &Call) -> &str {
-        call.method()
-    }
-
-    fn call(&mut self, call: Call) -> (u64, Vec<u8>) {
-        Codec::call(self, call)
-    }
-
-    fn forget(&mut self, call: u64) {
-        Codec::forget(self, call);
-    }
-
-    fn receive(&mut self, bytes: &[u8]) -> Vec<Received> {
-        Codec::receive(self, bytes)
-    }
-
-    fn finish(&mut self) -> Vec<Received> {
-        Codec::finish(self)
-    }
-
-    fn unreadable_in_a_row(&self) -> u32 {
-        Codec::unreadable_in_a_row(self)
-    }
 
     fn working(&self) -> Vec<NativePlace> {
         let turns = self
@@ -582,4 +554,6 @@ impl Peer for Codec {
             method: "_pilothouse/alive".to_owned(),
         }
     }
+
+    rpc::by_own_methods!();
 }

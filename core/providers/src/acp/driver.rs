@@ -14,9 +14,7 @@ use crate::{
     },
     process::{BoundProcess, Life, StopTimers},
     rpc::{
-        CallFailure as _,
-        asked::AnswerProblem,
-        date,
+        CallFailure as _, date,
         session::{STDERR_SHOWN, Session, lock},
     },
 };
@@ -386,27 +384,7 @@ impl AcpRuntime {
     }
 
     async fn give(&self, response: Response) -> Result<AnswerDelivery, RespondError> {
-        let line = {
-            let mut codec = lock(&self.session.codec);
-            if !codec.is_same_request(
-                &response.request,
-                &response.thread,
-                response.kind,
-                &response.subject,
-            ) {
-                return Err(if self.session.process.has_exited() {
-                    RespondError::Lost
-                } else {
-                    RespondError::NotPending
-                });
-            }
-            codec
-                .answer(&response.request, &response.answer)
-                .map_err(|problem| match problem {
-                    AnswerProblem::NotPending { .. } => RespondError::NotPending,
-                    AnswerProblem::Unfit { problem } => RespondError::Unfit { problem },
-                })?
-        };
+        let line = self.session.answer_line(&response)?;
         match self.write(line).await {
             Ok(()) => Ok(AnswerDelivery::Written),
             Err(()) => Err(RespondError::Lost),

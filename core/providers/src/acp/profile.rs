@@ -1,4 +1,4 @@
-//! What ACP agents can do as measured, and how our modes are said in their words (docs/agents-probes.md, section 10).
+//! What ACP agents can do as measured, and how our modes are said in their words (docs/agents-probes.md, section 8).
 
 use super::replies::Hello;
 use pilothouse_domain::{

@@ -123,7 +123,7 @@ pub(crate) fn words(error: &RpcError) -> String {
 }
 
 /// Sorts an error. -32000 is the protocol's "sign in first", -32002 its "not found"; agents that say neither are told by
-/// their text (docs/agents-probes.md, section 10).
+/// their text (docs/agents-probes.md, section 8).
 pub(crate) fn call_error(call: &Call, error: &RpcError) -> CallError {
     let message = words(error);
     match (error.code, call) {

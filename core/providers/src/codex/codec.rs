@@ -393,36 +393,8 @@ pub(super) fn patch_key(thread: &NativeId, item: &NativeId) -> NativeId {
 }
 
 impl Peer for Codec {
-    type Call = Call;
-    type Reply = Reply;
-    type Error = CallError;
-
     const NAME: &'static str = "codex";
     const ALWAYS_ANSWERS: bool = true;
-
-    fn method(call: &Call) -> &str {
-        call.method()
-    }
-
-    fn call(&mut self, call: Call) -> (u64, Vec<u8>) {
-        Codec::call(self, call)
-    }
-
-    fn forget(&mut self, call: u64) {
-        Codec::forget(self, call);
-    }
-
-    fn receive(&mut self, bytes: &[u8]) -> Vec<Received> {
-        Codec::receive(self, bytes)
-    }
-
-    fn finish(&mut self) -> Vec<Received> {
-        Codec::finish(self)
-    }
-
-    fn unreadable_in_a_row(&self) -> u32 {
-        Codec::unreadable_in_a_row(self)
-    }
 
     fn working(&self) -> Vec<NativePlace> {
         let active = self.lineage.active_turns();
@@ -434,4 +406,6 @@ impl Peer for Codec {
     fn probe() -> Call {
         Call::AccountRead
     }
+
+    rpc::by_own_methods!();
 }

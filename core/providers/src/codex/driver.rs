@@ -15,7 +15,6 @@ use crate::{
     process::{BoundProcess, Life, StopTimers},
     rpc::{
         CallFailure as _,
-        asked::AnswerProblem,
         session::{STDERR_SHOWN, Session, lock},
     },
 };
@@ -389,27 +388,7 @@ impl CodexRuntime {
 
     async fn give(&self, response: Response) -> Result<AnswerDelivery, RespondError> {
         let session = &self.session;
-        let line = {
-            let mut codec = lock(&session.codec);
-            if !codec.is_same_request(
-                &response.request,
-                &response.thread,
-                response.kind,
-                &response.subject,
-            ) {
-                return Err(if session.process.has_exited() {
-                    RespondError::Lost
-                } else {
-                    RespondError::NotPending
-                });
-            }
-            codec
-                .answer(&response.request, &response.answer)
-                .map_err(|problem| match problem {
-                    AnswerProblem::NotPending { .. } => RespondError::NotPending,
-                    AnswerProblem::Unfit { problem } => RespondError::Unfit { problem },
-                })?
-        };
+        let line = self.session.answer_line(&response)?;
         let confirmation = session
             .await_resolution(&response.request)
             .ok_or(RespondError::Lost)?;

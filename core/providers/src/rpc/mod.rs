@@ -12,9 +12,11 @@ pub(crate) mod frames;
 pub(crate) mod life;
 pub(crate) mod session;
 
+use asked::AnswerProblem;
 use pilothouse_domain::{
-    ProviderEvent, ProviderEventKind,
+    Answer, NativeId, ProviderEvent, ProviderEventKind, Subject,
     provider_event::NativePlace,
+    request::RequestKind,
     run::{ErrorCode, RunError},
 };
 use serde_json::Value;
@@ -69,7 +71,69 @@ pub(crate) trait Peer: Send + 'static {
     fn working(&self) -> Vec<NativePlace>;
     /// A call that costs nothing and changes nothing.
     fn probe() -> Self::Call;
+    /// Whether a pending request is the one that was shown.
+    fn is_same_request(
+        &self,
+        request: &NativeId,
+        thread: &NativeId,
+        kind: RequestKind,
+        shown: &Subject,
+    ) -> bool;
+    /// The frame for a person's answer.
+    fn answer(&mut self, request: &NativeId, answer: &Answer) -> Result<Vec<u8>, AnswerProblem>;
 }
+
+/// The part of a [`Peer`] that a codec has by its own, public methods of the same names.
+macro_rules! by_own_methods {
+    () => {
+        type Call = Call;
+        type Reply = Reply;
+        type Error = CallError;
+
+        fn method(call: &Call) -> &str {
+            call.method()
+        }
+
+        fn call(&mut self, call: Call) -> (u64, Vec<u8>) {
+            Codec::call(self, call)
+        }
+
+        fn forget(&mut self, call: u64) {
+            Codec::forget(self, call);
+        }
+
+        fn receive(&mut self, bytes: &[u8]) -> Vec<Received> {
+            Codec::receive(self, bytes)
+        }
+
+        fn finish(&mut self) -> Vec<Received> {
+            Codec::finish(self)
+        }
+
+        fn unreadable_in_a_row(&self) -> u32 {
+            Codec::unreadable_in_a_row(self)
+        }
+
+        fn is_same_request(
+            &self,
+            request: &NativeId,
+            thread: &NativeId,
+            kind: RequestKind,
+            shown: &Subject,
+        ) -> bool {
+            Codec::is_same_request(self, request, thread, kind, shown)
+        }
+
+        fn answer(
+            &mut self,
+            request: &NativeId,
+            answer: &Answer,
+        ) -> Result<Vec<u8>, AnswerProblem> {
+            Codec::answer(self, request, answer)
+        }
+    };
+}
+pub(crate) use by_own_methods;
 
 /// Why a call gave nothing, as far as every family knows it.
 pub(crate) trait CallFailure: std::fmt::Display + Send + 'static {

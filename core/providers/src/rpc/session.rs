@@ -1,8 +1,8 @@
 //! One running agent: its pipes, the calls that wait, the answers that are to be confirmed.
 
-use super::{CallFailure as _, Peer, Received, life};
+use super::{CallFailure as _, Peer, Received, asked::AnswerProblem, life};
 use crate::{
-    contract::{EventSender, RuntimeEvents},
+    contract::{EventSender, RespondError, Response, RuntimeEvents},
     process::{BoundProcess, Exit, Life, StopTimers},
 };
 use pilothouse_domain::{
@@ -178,6 +178,25 @@ impl<P: Peer> Session<P> {
         };
         self.writer.send(line).await.map_err(|_| ())?;
         done.await.map_err(|_| ())
+    }
+
+    /// The line for a person's answer, to exactly what was shown.
+    pub(crate) fn answer_line(&self, response: &Response) -> Result<Vec<u8>, RespondError> {
+        let mut codec = lock(&self.codec);
+        let request = &response.request;
+        if !codec.is_same_request(request, &response.thread, response.kind, &response.subject) {
+            return Err(if self.process.has_exited() {
+                RespondError::Lost
+            } else {
+                RespondError::NotPending
+            });
+        }
+        codec
+            .answer(request, &response.answer)
+            .map_err(|problem| match problem {
+                AnswerProblem::NotPending { .. } => RespondError::NotPending,
+                AnswerProblem::Unfit { problem } => RespondError::Unfit { problem },
+            })
     }
 
     /// Registers that the answer to a request is to be confirmed; `None` if the process has ended.
