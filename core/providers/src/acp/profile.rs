@@ -59,6 +59,7 @@ pub(crate) fn capabilities_of(hello: &Hello, today: &str) -> Capabilities {
         version: hello.version.clone(),
         observed_at: today.to_owned(),
     };
+    known.learn(CapabilityFlag::ForkThread, said(hello.fork));
     known.learn(CapabilityFlag::ReadThreadSnapshot, said(hello.load));
     known.learn(
         CapabilityFlag::ProviderCanReadConversationSnapshot,

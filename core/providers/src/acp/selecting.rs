@@ -10,6 +10,8 @@ use super::{
 use crate::rpc::session::lock;
 use pilothouse_domain::{Mode, NativeId, thread::Selection};
 
+/// What profile.json says of an option that must not be on.
+const OFF: &str = "off";
 /// Values that are named in a refusal.
 const NAMED_VALUES: usize = 8;
 
@@ -26,6 +28,10 @@ impl AcpRuntime {
         for (what, value) in self.wishes(session, selection)? {
             let settings = lock(&self.session.codec).settings(session);
             let Some(choices) = settings.choices(&what) else {
+                // A permission to do more that this version of the agent does not have is as good as off.
+                if value == OFF {
+                    continue;
+                }
                 return Err(CallError::Refused {
                     code: 0,
                     message: format!("{} has no setting `{what}`", self.name()),

@@ -10,6 +10,7 @@ mod acp_codec;
 mod acp_hostile;
 mod acp_misbehaving;
 mod acp_recordings;
+mod acp_updates;
 mod damaged;
 mod descendants;
 mod fuzz;
