@@ -80,11 +80,10 @@ impl AcpAdapter {
         launch: Launch,
         events: EventSender,
     ) -> Result<Arc<dyn AgentRuntime>, StartError> {
-        let (process, pipes) = BoundProcess::start(&launch, &[]).await?;
+        let started = BoundProcess::start(&launch, &[]).await?;
         let (ready, first) = oneshot::channel();
         let session = Session::start(
-            process,
-            pipes,
+            started,
             Codec::new(&launch.incarnation.to_string()),
             profile::capabilities(),
             launch.incarnation,

@@ -233,7 +233,7 @@ impl Tool {
     fn grown(&mut self, output: &str) -> Option<Piece> {
         let (length, sum) = self.streamed;
         let more = output.get(length..).filter(|more| !more.is_empty())?;
-        if !self.is_command() || hash(output[..length].as_bytes()) != sum {
+        if !self.is_command() || hash(&output.as_bytes()[..length]) != sum {
             return None;
         }
         let more = more.to_owned();

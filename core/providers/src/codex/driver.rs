@@ -95,11 +95,10 @@ impl CodexAdapter {
         } else {
             &[]
         };
-        let (process, pipes) = BoundProcess::start(&launch, arguments).await?;
+        let started = BoundProcess::start(&launch, arguments).await?;
         let (ready, first) = oneshot::channel();
         let session = Session::start(
-            process,
-            pipes,
+            started,
             Codec::new(),
             profile::capabilities(),
             launch.incarnation,

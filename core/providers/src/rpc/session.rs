@@ -45,10 +45,13 @@ struct Line {
     written: Option<oneshot::Sender<()>>,
 }
 
+/// Who waits for the answer to a call.
+type Waiter<P> = oneshot::Sender<Result<<P as Peer>::Reply, <P as Peer>::Error>>;
+
 struct Waiting<P: Peer> {
     /// The process has ended: nothing more is answered.
     closed: bool,
-    calls: BTreeMap<u64, oneshot::Sender<Result<P::Reply, P::Error>>>,
+    calls: BTreeMap<u64, Waiter<P>>,
     /// Answers given and not confirmed yet, by request.
     answers: BTreeMap<NativeId, oneshot::Sender<()>>,
 }
@@ -72,8 +75,7 @@ pub(crate) struct Session<P: Peer> {
 impl<P: Peer> Session<P> {
     /// Starts the tasks of the pipes. Events are held back until `ready` brings the first ones; if it is dropped, none is sent.
     pub(crate) fn start(
-        process: BoundProcess,
-        pipes: crate::process::Pipes,
+        (process, pipes): (BoundProcess, crate::process::Pipes),
         codec: P,
         capabilities: Capabilities,
         incarnation: Incarnation,
