@@ -2,7 +2,7 @@
 //!
 //! `hello` offers [`Encoding`]s, `welcome` chooses at most one; an older side does neither, and both go on in plain
 //! text frames. With [`Encoding::Deflate`] each message is a binary frame: one byte of kind, then raw deflate of the
-//! message's JSON, ended by a sync flush. Each direction is *one* deflate stream (window 32 KiB) from `welcome` to the
+//! message's JSON up to a sync flush, whose four closing bytes are left out. Each direction is *one* deflate stream (window 32 KiB) from `welcome` to the
 //! end of the connection, so that what repeats from message to message costs two or three bytes. A binary frame of the
 //! other kind is a part of a stored text, as it is ([`crate::message::BlobChunk`]). Text frames stay plain messages: a
 //! device's `bye` may cross a `welcome`.
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 const KIND_STREAM: u8 = 0;
 /// First byte of a frame with a part of a stored text.
 pub(crate) const KIND_BLOB: u8 = 1;
-/// What a sync flush ends with: the lengths of an empty stored block.
+/// What a sync flush ends with: the lengths of an empty stored block. Always the same, so a frame goes without them.
 const FLUSHED: [u8; 4] = [0, 0, 0xff, 0xff];
 /// The level of zlib's default: higher ones gain 2 % on live text and cost a fifth more time.
 const LEVEL: u32 = 6;
@@ -64,9 +64,6 @@ pub enum StreamError {
     /// The bytes are no deflate stream, or not the one that was begun.
     #[error("a compressed message is damaged")]
     Damaged,
-    /// It does not end with a sync flush: it was cut, or something stands behind it.
-    #[error("a compressed message does not end where its frame ends")]
-    Unended,
     /// The stream was ended, though the connection was not.
     #[error("the compressed stream ended before the connection")]
     Over,
@@ -102,7 +99,10 @@ impl Deflater {
             if frame.len() < frame.capacity() {
                 let whole = self.0.total_in() - begun == message.len() as u64;
                 return match status {
-                    Status::Ok | Status::BufError if whole => Ok(frame),
+                    Status::Ok | Status::BufError if whole && frame.ends_with(&FLUSHED) => {
+                        frame.truncate(frame.len() - FLUSHED.len());
+                        Ok(frame)
+                    }
                     _ => Err(StreamError::Unwritable),
                 };
             }
@@ -119,11 +119,10 @@ impl Inflater {
         Self(Decompress::new(false))
     }
 
-    /// The message of one frame, without its byte of kind.
-    fn message(&mut self, frame: &[u8]) -> Result<String, DuplexError> {
-        if !frame.ends_with(&FLUSHED) {
-            return Err(StreamError::Unended.into());
-        }
+    /// The message of a frame, its byte of kind included.
+    fn message(&mut self, mut frame: Vec<u8>) -> Result<String, DuplexError> {
+        frame.extend(FLUSHED);
+        let frame = frame.get(1..).unwrap_or_default();
         let begun = self.0.total_in();
         // One byte over the limit tells a message of exactly that size from a longer one.
         let mut message = Vec::with_capacity((frame.len() * 4).clamp(FIRST_GUESS, MAX_FRAME + 1));
@@ -209,10 +208,10 @@ impl InflatingReceiver {
         let Frame::Binary(bytes) = frame else {
             return Ok(frame);
         };
-        match bytes.split_first() {
-            Some((&KIND_STREAM, deflated)) => self.inflater.message(deflated).map(Frame::Text),
-            Some((&KIND_BLOB, _)) => Ok(Frame::Binary(bytes)),
-            Some((&kind, _)) => Err(StreamError::UnknownKind(kind).into()),
+        match bytes.first() {
+            Some(&KIND_STREAM) => self.inflater.message(bytes).map(Frame::Text),
+            Some(&KIND_BLOB) => Ok(Frame::Binary(bytes)),
+            Some(&kind) => Err(StreamError::UnknownKind(kind).into()),
             None => Err(StreamError::Empty.into()),
         }
     }

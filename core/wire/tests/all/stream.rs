@@ -173,6 +173,9 @@ impl Damage {
     }
 }
 
+/// What ends each message's deflate, and is left out of its frame.
+const FLUSHED: [u8; 4] = [0, 0, 0xff, 0xff];
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -200,14 +203,14 @@ proptest! {
     }
 
     #[test]
-    fn a_message_cut_anywhere_is_told_from_a_whole_one(text in "\\PC{1,300}", at in any::<prop::sample::Index>()) {
+    fn a_message_cut_anywhere_is_never_read_as_another(text in "\\PC{1,300}", at in any::<prop::sample::Index>()) {
         runtime().block_on(async {
             let mut frames = frames_of(&[live(1, &text)]).await;
             let at = 1 + at.index(frames[0].len() - 1);
             frames[0].truncate(at);
             let (read, error) = read::<HostMessage>(frames).await;
-            assert!(read.is_empty());
-            assert_eq!(error, Some(ReceiveError::Duplex(StreamError::Unended.into())));
+            // A last byte that only filled up the flush may be missing.
+            assert!(error.is_some() || read == [live(1, &text)]);
         });
     }
 }
@@ -247,6 +250,7 @@ async fn a_bomb_ends_the_connection_and_a_message_of_just_the_limit_does_not() {
     for times in [2, 250] {
         let mut bomb = honest.clone();
         for _ in 1..times {
+            bomb.extend(FLUSHED);
             bomb.extend(&honest[1..]);
         }
         let (_, error) = read::<HostMessage>(vec![bomb]).await;
@@ -298,21 +302,14 @@ async fn what_does_not_compress_fits_at_the_limit_too() {
 #[tokio::test]
 async fn each_way_to_be_wrong_has_its_name() {
     let good = frames_of(&[live(0, "good")]).await.remove(0);
-    let (body, tail) = good.split_at(good.len() - 4);
-    // A last block of fixed codes with nothing in it, then what looks like a flush.
-    let over = [body, tail, &[0x03, 0x00, 0x00, 0x00, 0xff, 0xff]].concat();
-    let damaged = [&[0, 0xff, 0xff][..], tail].concat();
+    // A last block of fixed codes with nothing in it.
+    let over = [&good[..], &FLUSHED, &[0x03, 0x00]].concat();
+    let damaged = vec![0, 0xff, 0xff];
     // A stored block of two bytes that are no text.
-    let no_text = [
-        0, 0x00, 0x02, 0x00, 0xfd, 0xff, 0xc0, 0xc1, 0, 0, 0, 0xff, 0xff,
-    ]
-    .to_vec();
+    let no_text = vec![0, 0x00, 0x02, 0x00, 0xfd, 0xff, 0xc0, 0xc1, 0];
     for (frame, expected) in [
         (Vec::new(), StreamError::Empty),
         (vec![7, 1, 2], StreamError::UnknownKind(7)),
-        (vec![0], StreamError::Unended),
-        (body.to_vec(), StreamError::Unended),
-        ([&good[..], b"x"].concat(), StreamError::Unended),
         (over, StreamError::Over),
         (damaged, StreamError::Damaged),
         (no_text, StreamError::NotText),
