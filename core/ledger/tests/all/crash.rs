@@ -120,6 +120,34 @@ async fn a_turn_that_may_have_begun_is_unknown_and_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_whose_agent_was_only_being_started_is_undelivered_and_not_unknown() {
+    let mut world = World::new().await;
+    let _closed = world.script.hold_start();
+    world
+        .send("never said", DispatchMode::StartImmediately)
+        .await;
+    let message: pilothouse_domain::MessageId = world.last_command().derive("message");
+    let mut world = world.reopened().await;
+    let row = world
+        .ledger
+        .read({
+            let (thread, key) = (world.thread, RowKind::Message.key(message.as_bytes()));
+            move |reader| reader.row(thread, key)
+        })
+        .await
+        .unwrap();
+    let Some(Row::Message(row)) = row else {
+        panic!("the message's row is gone")
+    };
+    let pilothouse_domain::thread::Delivery::Failed { reason } = row.delivery else {
+        panic!("{:?}", row.delivery)
+    };
+    assert!(reason.contains("had not reached the agent"), "{reason}");
+    world.send("next", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "next");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_ledger_on_the_same_directory_is_refused() {
     let world = World::new().await;
     let (script, _calls) = crate::agent::Script::new();

@@ -115,6 +115,35 @@ fn a_message_cut_on_its_way_is_unknown_unless_the_agent_showed_it() {
 }
 
 #[test]
+fn a_message_that_never_left_is_undelivered_also_when_its_run_is_over_by_then() {
+    let error = pilothouse_domain::run::RunError {
+        code: pilothouse_domain::run::ErrorCode::Start,
+        message: "it does not start".to_owned(),
+    };
+    for outcome in [EffectOutcome::Failed { error }, EffectOutcome::TurnEnded] {
+        let mut world = World::new();
+        world.start("first");
+        let effect = world.sent().unwrap();
+        let message = world.thread.state.active.as_ref().unwrap().message.unwrap();
+        world.thread.lose_runtime(LostReason::AgentExited, "");
+        assert!(world.thread.state.active.is_none());
+        world.outcome(&effect, outcome.clone());
+        let row = world.message(message);
+        assert!(
+            matches!(row.delivery, Delivery::Failed { .. }),
+            "{outcome:?}: {row:?}"
+        );
+        // What the agent has shown is not taken back.
+        let mut world = World::new();
+        world.running("first");
+        let message = world.thread.state.active.as_ref().unwrap().message.unwrap();
+        let shown = world.message(message).delivery;
+        world.outcome(&effect, outcome);
+        assert_eq!(world.message(message).delivery, shown);
+    }
+}
+
+#[test]
 fn a_restart_that_waited_survives_the_loss_of_what_it_stopped() {
     let mut world = World::without_steering();
     let run = world.running("first");
