@@ -138,6 +138,14 @@ impl Journal {
             .map(|line| line.text("reason").to_owned())
     }
 
+    /// When the turn of a message ended for the agent.
+    pub(crate) fn ended_at(&self, name: &str) -> Option<u64> {
+        let mut ended = self.of("end");
+        ended
+            .find(|line| line.text("name") == name)
+            .map(|line| line.at)
+    }
+
     /// Messages whose turn goes on until it is stopped, and goes on still, as long as its process is there.
     pub(crate) fn hanging(&self, is_alive: impl Fn(u32) -> bool) -> Vec<String> {
         let hanging = self.of("hang").filter(|line| is_alive(line.pid));

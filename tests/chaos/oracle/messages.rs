@@ -1,7 +1,10 @@
 //! Messages: each one that was taken reached the agent once, or its stated fate is shown.
 
 use super::{Oracle, all_rows, shows};
-use crate::stage::{For, Sent};
+use crate::{
+    stage::{For, Sent},
+    story::Family,
+};
 use pilothouse_domain::{Outcome, Refusal, RunId};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -144,7 +147,11 @@ impl Oracle<'_> {
                 self.found
                     .unknown
                     .push(format!("{name} (reached the agent: {arrived})"));
-                let taken = self.journal.taken(name);
+                // An ACP agent confirms a message by nothing but what it does, at the latest by the end of its turn.
+                let taken = match self.story.family {
+                    Family::Codex => self.journal.taken(name),
+                    Family::Acp => self.journal.ended_at(name),
+                };
                 if self.doubtful(sent.at, taken).is_none() {
                     self.found.wrong(
                         "unknown",

@@ -1,14 +1,16 @@
 //! The loss of a runtime.
 
 use super::{Ingesting, WORDS, cut};
-use crate::{Bindings, Ingested};
+use crate::{Bindings, Ingested, draft::user_item};
 use pilothouse_domain::{
-    Event, ItemStatus, ThreadState,
+    CapabilityFlag, CapabilityValue, Event, ItemStatus, MessageId, Row, ThreadState,
     command::{Notice, NoticeKind},
     ids::IdMint,
     provider::{ProviderThreadStatus, SessionStatus, TurnEnd, TurnStatus},
     request::{LostReason, RequestStatus},
+    row::RowKind,
     run::{AttemptStatus, Correlation, ErrorCode, NodeKind, NodeStatus, RunError},
+    thread::Delivery,
 };
 
 /// Closes what the loss of a thread's runtime leaves open: items keep what was streamed, answers on their way are kept
@@ -63,6 +65,20 @@ impl Ingesting<'_> {
             }
         }
         if let Some(turn) = self.active_turn().filter(|turn| !turn.ended) {
+            if let Some(message) = self.unheard() {
+                self.emit(Event::MessageDelivery {
+                    message,
+                    delivery: Delivery::Unknown,
+                });
+                let notice = Notice {
+                    id: self.mint.mint(),
+                    what: NoticeKind::DeliveryUnknown {
+                        message: Some(message),
+                        request: None,
+                    },
+                };
+                self.emit(Event::NoticeRaised { notice });
+            }
             if let Some(id) = turn.id {
                 self.emit(Event::TurnEnded {
                     turn: id,
@@ -102,5 +118,23 @@ impl Ingesting<'_> {
                 },
             });
         }
+    }
+
+    /// The message of the active attempt, if nothing shows that it was read: an agent without turns of its own confirms
+    /// none, so its message counts as delivered as soon as it is written, and this one has done nothing since.
+    fn unheard(&self) -> Option<MessageId> {
+        let state = self.state();
+        let session = state.session.as_ref()?;
+        let confirms = session.capabilities.value(CapabilityFlag::NativeTurnIds);
+        let message = state.active.as_ref()?.attempt.as_ref()?.message?;
+        let Some(Row::Item(item)) = self.row(RowKind::Item, user_item(message).as_bytes()) else {
+            return None;
+        };
+        let Some(Row::Message(row)) = self.row(RowKind::Message, message.as_bytes()) else {
+            return None;
+        };
+        let silent = item.position.arrival + 1 == state.next_arrival;
+        (confirms == CapabilityValue::No && silent && row.delivery == Delivery::Started)
+            .then_some(message)
     }
 }

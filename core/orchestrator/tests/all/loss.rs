@@ -2,8 +2,8 @@
 
 use crate::world::{World, approval, assistant, choose, command, handshake};
 use pilothouse_domain::{
-    DispatchMode, EffectOutcome, Event, Incarnation, ItemStatus, ProviderEventKind, RequestStatus,
-    RunStatus,
+    CapabilityFlag, CapabilityValue, DispatchMode, EffectOutcome, Event, Incarnation, ItemStatus,
+    ProviderEventKind, RequestStatus, RunStatus,
     command::NoticeKind,
     event::HoldReason,
     provider::{ProviderThreadStatus, TurnStatus},
@@ -141,6 +141,31 @@ fn a_message_that_never_left_is_undelivered_also_when_its_run_is_over_by_then() 
         world.outcome(&effect, outcome);
         assert_eq!(world.message(message).delivery, shown);
     }
+}
+
+#[test]
+fn an_agent_that_confirms_no_turn_and_died_silently_may_not_have_read_its_message() {
+    let begun = |confirms: CapabilityValue| {
+        let mut world = World::new();
+        world.agent(handshake(&[(CapabilityFlag::NativeTurnIds, confirms)]));
+        world.running("first");
+        let message = world.thread.state.active.as_ref().unwrap().message.unwrap();
+        assert_eq!(world.message(message).delivery, Delivery::Started);
+        (world, message)
+    };
+    let (mut world, message) = begun(CapabilityValue::No);
+    world.thread.lose_runtime(LostReason::AgentExited, "");
+    assert_eq!(world.message(message).delivery, Delivery::Unknown);
+    assert_eq!(unknown_deliveries(&world), 1);
+
+    let (mut world, message) = begun(CapabilityValue::No);
+    world.open("m1", assistant(""));
+    world.thread.lose_runtime(LostReason::AgentExited, "");
+    assert_eq!(world.message(message).delivery, Delivery::Started);
+
+    let (mut world, message) = begun(CapabilityValue::Yes);
+    world.thread.lose_runtime(LostReason::AgentExited, "");
+    assert_eq!(world.message(message).delivery, Delivery::Started);
 }
 
 #[test]
