@@ -55,7 +55,28 @@ pub fn codex() -> PathBuf {
 /// The pinned copilot, which speaks ACP: `PILOTHOUSE_COPILOT`, else what `scripts/agents` has installed or now installs.
 pub fn copilot() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    given("PILOTHOUSE_COPILOT").unwrap_or_else(|| FOUND.get_or_init(|| pinned("copilot")).clone())
+    let find = || {
+        let program = given("PILOTHOUSE_COPILOT").unwrap_or_else(|| pinned("copilot"));
+        // Its first start unpacks 235 MB: done here, so that no two do it at once into the shared cache.
+        let home = tempfile::tempdir().expect("a temporary directory");
+        agent_home(home.path());
+        let output = Command::new(&program)
+            .arg("--version")
+            .env("HOME", home.path())
+            .output()
+            .expect("copilot can be run");
+        assert!(output.status.success(), "copilot --version: {output:?}");
+        program
+    };
+    FOUND.get_or_init(find).clone()
+}
+
+/// Makes a home for an agent whose cache is shared by all of them.
+pub fn agent_home(home: &Path) {
+    let cache = env::temp_dir().join("pilothouse-agents-cache");
+    std::fs::create_dir_all(home).expect("a home for the agent");
+    std::fs::create_dir_all(&cache).expect("a cache for agents");
+    std::os::unix::fs::symlink(&cache, home.join(".cache")).expect("a link to the cache");
 }
 
 fn pinned(agent: &str) -> PathBuf {

@@ -175,7 +175,7 @@ impl Setup {
         }
         for agent in &self.acp {
             let home = root.join(format!("home-of-{}", agent.name));
-            make_agent_home(&home);
+            places::agent_home(&home);
             let env: Vec<String> = agent
                 .env
                 .iter()
@@ -196,14 +196,6 @@ impl Setup {
         }
         out
     }
-}
-
-/// A home whose cache is shared by all worlds: copilot unpacks 235 MB into it at its first start.
-fn make_agent_home(home: &Path) {
-    let cache = std::env::temp_dir().join("pilothouse-agents-cache");
-    fs::create_dir_all(home).expect("a home for the agent");
-    fs::create_dir_all(&cache).expect("a cache for agents");
-    std::os::unix::fs::symlink(&cache, home.join(".cache")).expect("a link to the cache");
 }
 
 /// A running world. Dropped, it is gone: host first, so that its agents go with it.
