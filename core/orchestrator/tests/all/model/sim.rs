@@ -307,6 +307,7 @@ impl Sim {
         self.compare_asks();
         self.compare_items();
         self.compare_errands();
+        self.compare_summary();
         let size = hash::canonical_json(&self.thread.state).len();
         assert!(size <= limits::STATE_BYTES, "{size} bytes of state");
     }
@@ -467,6 +468,30 @@ impl Sim {
         let slots = &self.thread.state.requests;
         let held: BTreeMap<_, _> = slots.iter().map(|slot| (slot.id, slot.answering)).collect();
         assert_eq!(held, open);
+    }
+
+    /// The thread's line in lists.
+    fn compare_summary(&self) {
+        let oracle = &self.oracle;
+        let Some(summary) = &self.thread.summary else {
+            assert_eq!(oracle.life, None);
+            return;
+        };
+        let waiting = |questions: bool| {
+            let asks = oracle.asks.iter();
+            let of = asks.filter(|ask| ask.status == AskStatus::Pending);
+            of.filter(|ask| ask.kind.is_question() == questions).count()
+        };
+        let counts = (summary.waiting.approvals, summary.waiting.questions);
+        assert_eq!(counts, (waiting(false) as u32, waiting(true) as u32));
+        assert_eq!(summary.queued as usize, oracle.line.len());
+        assert_eq!(summary.held, oracle.held);
+        let active = summary.active.as_ref().map(|a| (a.status, a.blocked_on));
+        assert_eq!(
+            active,
+            oracle.work.as_ref().map(|work| oracle.status(work.run))
+        );
+        assert_eq!(self.follower.summary, self.thread.summary);
     }
 
     fn compare_items(&self) {
