@@ -173,40 +173,10 @@ seed();
 
 let wrong = 0;
 const rows = [];
-const sound = new Set();
-for (const bug of todo) {
-    // Without a bug everything has to pass, or a failure would say nothing.
-    if (!sound.has(bug.package)) {
-        const filters = [...new Set(todo.filter((other) => other.package === bug.package).flatMap((other) => other.filter))];
-        const clean = test(bug, filters);
-        if (clean.problem || clean.failed.length > 0 || clean.count === 0) {
-            console.error(clean.output);
-            fail(`without a bug the tests of ${bug.package} ${clean.problem ?? (clean.count === 0 ? "do not exist" : `fail: ${clean.failed}`)}`);
-        }
-        sound.add(bug.package);
-    }
-    const since = performance.now();
-    const source = fs.readFileSync(path.join(root, bug.file), "utf8");
-    write(bug.file, Buffer.from(source.replace(bug.find, () => bug.replace)));
-    let result;
-    try {
-        result = test(bug, bug.filter);
-    } finally {
-        write(bug.file, Buffer.from(source));
-    }
-    const caught = result.failed?.length > 0;
-    if (!caught) {
-        wrong += 1;
-        console.error(result.output.slice(-4000));
-    }
-    rows.push({ bug, failed: result.failed ?? [] });
-    const by = caught ? `caught by ${result.failed[0]}${result.failed.length > 1 ? ` and ${result.failed.length - 1} more` : ""}` : `NOT CAUGHT: ${result.problem ?? "every test passes"}`;
-    console.log(`${bug.name.padEnd(34)} ${seconds(since).padStart(4)} s  ${by}`);
-}
-console.log(`${todo.length - wrong} of ${todo.length} planted bugs caught in ${seconds(begun)} s`);
+const sound = new Map();
 
-if (asked.write) {
-    // Bugs that were not planted now keep the row they have; one without a row has never been caught.
+/** Bugs that were not planted now keep the row they have; one without a row has never been caught. */
+function writeReport() {
     const before = fs.existsSync(report) ? fs.readFileSync(report, "utf8").split("\n") : [];
     const row = (bug) => {
         const now = rows.find((row) => row.bug === bug);
@@ -231,4 +201,40 @@ if (asked.write) {
         ].join("\n"),
     );
 }
+
+for (const bug of todo) {
+    // Without a bug everything has to pass, or a failure would say nothing.
+    if (!sound.has(bug.package)) {
+        const filters = [...new Set(todo.filter((other) => other.package === bug.package).flatMap((other) => other.filter))];
+        const clean = test(bug, filters);
+        const fault = clean.problem ?? (clean.failed.length > 0 ? `they fail: ${clean.failed}` : clean.count === 0 ? "there are none" : null);
+        if (fault) console.error(clean.output.slice(-4000));
+        sound.set(bug.package, fault);
+    }
+    if (sound.get(bug.package)) {
+        wrong += 1;
+        console.log(`${bug.name.padEnd(34)}         NOT PLANTED: of its tests without a bug: ${sound.get(bug.package)}`);
+        continue;
+    }
+    const since = performance.now();
+    const source = fs.readFileSync(path.join(tree, bug.file), "utf8");
+    write(bug.file, Buffer.from(source.replace(bug.find, () => bug.replace)));
+    let result;
+    try {
+        result = test(bug, bug.filter);
+    } finally {
+        write(bug.file, Buffer.from(source));
+    }
+    const caught = result.failed?.length > 0;
+    if (!caught) {
+        wrong += 1;
+        console.error(result.output.slice(-4000));
+    }
+    rows.push({ bug, failed: result.failed ?? [] });
+    if (asked.write) writeReport();
+    const by = caught ? `caught by ${result.failed[0]}${result.failed.length > 1 ? ` and ${result.failed.length - 1} more` : ""}` : `NOT CAUGHT: ${result.problem ?? "every test passes"}`;
+    console.log(`${bug.name.padEnd(34)} ${seconds(since).padStart(4)} s  ${by}`);
+}
+console.log(`${todo.length - wrong} of ${todo.length} planted bugs caught in ${seconds(begun)} s`);
+
 process.exit(wrong === 0 ? 0 : 1);
