@@ -19,7 +19,7 @@ TARGET="${CARGO_TARGET_DIR:-$ROOT/target}"
 # rustup puts cargo there, and not every shell has it on its PATH.
 if ! command -v cargo >/dev/null && [ -x "${HOME:-/root}/.cargo/bin/cargo" ]; then PATH="${HOME:-/root}/.cargo/bin:$PATH"; fi
 # Everything a fresh Debian 12 needs besides Rust itself.
-DEBIAN_LINE='apt-get update && apt-get install -y git curl build-essential nodejs npm default-jdk-headless maven'
+DEBIAN_LINE='apt-get update && apt-get install -y git curl build-essential nodejs npm default-jdk-headless maven strace'
 RUST_LINE="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
 
 say() { printf '%s\n' "$*"; }
