@@ -148,3 +148,15 @@ fn hidden_characters_are_made_visible() {
         "a⟨U+202E⟩b⟨U+200B⟩⟨U+00A0⟩⟨U+001B⟩é\n\t⟨U+E0041⟩"
     );
 }
+
+#[test]
+fn case_16_a_request_that_could_not_be_read_is_called_so_and_is_never_one_tap() {
+    let unreadable = Subject {
+        text: Some("{\"sessionId\":\"s\"}".to_owned()),
+        incomplete: true,
+        ..Subject::default()
+    };
+    let assessed = assess(RequestKind::Unknown, &unreadable, true);
+    assert_eq!(assessed.title, "Unreadable request");
+    assert!(!assessed.one_tap_allowed && assessed.default_to_no);
+}
