@@ -3,7 +3,7 @@
 use super::{Ingesting, WORDS, cut};
 use crate::{Bindings, Ingested, draft::user_item};
 use pilothouse_domain::{
-    CapabilityFlag, CapabilityValue, Event, ItemStatus, MessageId, Row, ThreadState,
+    Event, ItemStatus, MessageId, Row, ThreadState,
     command::{Notice, NoticeKind},
     ids::IdMint,
     provider::{ProviderThreadStatus, SessionStatus, TurnEnd, TurnStatus},
@@ -124,8 +124,6 @@ impl Ingesting<'_> {
     /// none, so its message counts as delivered as soon as it is written, and this one has done nothing since.
     fn unheard(&self) -> Option<MessageId> {
         let state = self.state();
-        let session = state.session.as_ref()?;
-        let confirms = session.capabilities.value(CapabilityFlag::NativeTurnIds);
         let message = state.active.as_ref()?.attempt.as_ref()?.message?;
         let Some(Row::Item(item)) = self.row(RowKind::Item, user_item(message).as_bytes()) else {
             return None;
@@ -134,7 +132,6 @@ impl Ingesting<'_> {
             return None;
         };
         let silent = item.position.arrival + 1 == state.next_arrival;
-        (confirms == CapabilityValue::No && silent && row.delivery == Delivery::Started)
-            .then_some(message)
+        (!self.confirms_turns() && silent && row.delivery == Delivery::Started).then_some(message)
     }
 }

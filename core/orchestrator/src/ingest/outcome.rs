@@ -3,8 +3,9 @@
 use super::{Ingesting, SessionContext, WORDS, cut};
 use crate::{Bindings, Ingested, answer::masked, apply::STEP_REFUSED};
 use pilothouse_domain::{
-    Answer, AttemptId, DispatchMode, Effect, EffectKind, EffectOutcome, Event, ItemContent,
-    ItemStatus, MessageId, NativeId, RequestId, RequestStatus, Row, RunId, Subject, ThreadState,
+    Answer, AttemptId, CapabilityFlag, CapabilityValue, DispatchMode, Effect, EffectKind,
+    EffectOutcome, Event, ItemContent, ItemStatus, MessageId, NativeId, RequestId, RequestStatus,
+    Row, RunId, Subject, ThreadState,
     binding::BindingKey,
     command::{Notice, NoticeKind},
     event::HoldReason,
@@ -64,7 +65,15 @@ impl Ingesting<'_> {
             EffectOutcome::TurnAccepted {
                 native_thread,
                 native_turn,
-            } => self.turn_accepted(attempt, waits, native_thread, native_turn.as_ref()),
+            } => {
+                self.turn_accepted(attempt, waits, native_thread, native_turn.as_ref());
+                if !waits && self.confirms_turns() {
+                    self.delivered(message);
+                } else if !waits {
+                    // Written to an agent that died before it had shown that it read it.
+                    self.unknown_delivery(message);
+                }
+            }
             EffectOutcome::Failed { error } => {
                 if let Some(turn) = self.active_turn().filter(|_| waits) {
                     self.undelivered(message, error);
@@ -257,6 +266,14 @@ impl Ingesting<'_> {
                 reason: cut(&error.message, WORDS),
             },
         });
+    }
+
+    /// Whether an accepted turn is one that the agent has confirmed, not only one that was written to it.
+    pub(super) fn confirms_turns(&self) -> bool {
+        let session = self.state().session.as_ref();
+        session.is_none_or(|session| {
+            session.capabilities.value(CapabilityFlag::NativeTurnIds) != CapabilityValue::No
+        })
     }
 
     /// A message that did not leave, unless the agent's own events say that it has it.

@@ -158,6 +158,21 @@ fn an_agent_that_confirms_no_turn_and_died_silently_may_not_have_read_its_messag
     assert_eq!(world.message(message).delivery, Delivery::Unknown);
     assert_eq!(unknown_deliveries(&world), 1);
 
+    // The same, where its end is known before the word that the message was written.
+    let mut world = World::new();
+    let no = [(CapabilityFlag::NativeTurnIds, CapabilityValue::No)];
+    world.agent(handshake(&no));
+    world.start("first");
+    let effect = world.sent().unwrap();
+    let message = world.thread.state.active.as_ref().unwrap().message.unwrap();
+    world.thread.lose_runtime(LostReason::AgentExited, "");
+    let written = EffectOutcome::TurnAccepted {
+        native_thread: "T".into(),
+        native_turn: None,
+    };
+    world.outcome(&effect, written);
+    assert_eq!(world.message(message).delivery, Delivery::Unknown);
+
     let (mut world, message) = begun(CapabilityValue::No);
     world.open("m1", assistant(""));
     world.thread.lose_runtime(LostReason::AgentExited, "");

@@ -382,6 +382,10 @@ impl Oracle {
         let message = self.tries[attempt].message.expect("it was sent");
         match came {
             Came::Taken if waits => self.taken_up(turn),
+            // Its try is over, and the agent has confirmed that it took it all the same.
+            Came::Taken => {
+                self.told.insert(message, Told::Started);
+            }
             Came::Failed if waits => {
                 self.told.insert(message, Told::Failed);
                 self.over(TurnStatus::Failed, false);
