@@ -18,6 +18,7 @@ mod boot;
 mod config;
 mod effects;
 mod escalation;
+mod forward;
 mod open_text;
 mod plan;
 mod planning;

@@ -1,13 +1,13 @@
 //! Agents' processes: started when first needed, one per agent, workspace or thread as its family says.
 
-use crate::{config::AgentSpec, writer::Job};
+use crate::{config::AgentSpec, forward::Forward, writer::Job};
 use futures_util::future::join_all;
 use pilothouse_domain::{
     AgentName, Incarnation, NativeId, ProviderEvent, ProviderEventKind, ThreadId, WorkspaceId,
-    provider_event::NativePlace, request::LostReason,
+    provider_event::NativePlace,
 };
 use pilothouse_providers::contract::{
-    AgentRuntime, EventSender, Launch, ProcessSharing, RuntimeEvents, StartError,
+    AgentRuntime, EventSender, Launch, ProcessSharing, StartError,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -326,53 +326,6 @@ impl Reaper {
             .await
             .ok()?;
         idle.await.ok()
-    }
-}
-
-/// Brings one process's events to the writer.
-struct Forward {
-    facts: SessionFacts,
-    jobs: mpsc::WeakSender<Job>,
-    ready: Option<tokio::sync::oneshot::Sender<String>>,
-}
-
-impl Forward {
-    async fn run(mut self, mut inbox: mpsc::Receiver<RuntimeEvents>) {
-        let mut ended = false;
-        while let Some(batch) = inbox.recv().await {
-            for event in &batch.events {
-                ended |= matches!(event.kind, ProviderEventKind::SessionEnded { .. });
-                if let ProviderEventKind::SessionReady { version, .. } = &event.kind
-                    && let Some(ready) = self.ready.take()
-                {
-                    let _ = ready.send(version.clone());
-                }
-            }
-            if self.send(batch).await.is_none() {
-                return;
-            }
-        }
-        // A driver that failed without a word must not leave its runs running for ever.
-        if !ended && self.ready.is_none() {
-            let kind = ProviderEventKind::SessionEnded {
-                reason: LostReason::ProtocolError,
-                detail: "its driver ended without saying why; this is a fault of Pilothouse".into(),
-            };
-            let batch = RuntimeEvents {
-                incarnation: self.facts.incarnation,
-                events: vec![session_event(kind, None)],
-            };
-            self.send(batch).await;
-        }
-    }
-
-    async fn send(&self, batch: RuntimeEvents) -> Option<()> {
-        let facts = self.facts.clone();
-        self.jobs
-            .upgrade()?
-            .send(Job::Runtime { facts, batch })
-            .await
-            .ok()
     }
 }
 

@@ -116,12 +116,12 @@ fn usage(rng: &mut Rng) -> ProviderEventKind {
     }
 }
 
-/// Of twenty items: eight commands, five of reasoning, four messages, two file changes, one tool call.
+/// Of twenty items: seven commands, six of reasoning, four messages, two file changes, one tool call.
 fn item(rng: &mut Rng, shape: &Shape, name: &str, out: &mut Vec<ProviderEventKind>) {
     let kind = rng.between(0, 19);
     let long = shape.longest;
     let (opened, closed) = match kind {
-        0..=7 => {
+        0..=6 => {
             let size = rng.size(64, long);
             let line = format!("/bin/bash -lc '{}'", text(rng, 40));
             let command = |output: String, exit_code| ItemContent::Command {
@@ -137,7 +137,7 @@ fn item(rng: &mut Rng, shape: &Shape, name: &str, out: &mut Vec<ProviderEventKin
                 command(text(rng, size), Some(0)),
             )
         }
-        8..=12 => {
+        7..=12 => {
             let size = rng.size(128, long / 8);
             let reasoning = |text| ItemContent::Reasoning {
                 text: Body::inline(text),
@@ -152,7 +152,7 @@ fn item(rng: &mut Rng, shape: &Shape, name: &str, out: &mut Vec<ProviderEventKin
             (message(String::new()), message(text(rng, size)))
         }
         17..=18 => {
-            let size = rng.size(256, long / 2);
+            let size = rng.size(256, long / 4);
             let change = ItemContent::FileChange {
                 changes: vec![FileChange {
                     path: format!("/home/dev/app/src/part_{}.rs", rng.between(1, 400)),
@@ -164,7 +164,7 @@ fn item(rng: &mut Rng, shape: &Shape, name: &str, out: &mut Vec<ProviderEventKin
             (change.clone(), change)
         }
         _ => {
-            let size = rng.size(128, long / 4);
+            let size = rng.size(128, long / 8);
             let tool = |result| ItemContent::Tool {
                 server: Some("docs".into()),
                 name: "search".into(),

@@ -5,8 +5,10 @@ use crate::{live::World, measure, report::Row};
 use anyhow::Result;
 use std::time::Duration;
 
-/// How long it is watched for wake-ups.
+/// How long it is watched for wake-ups; four halves of it have to be quiet one after the other.
 const WATCHED: Duration = Duration::from_secs(10);
+/// Looks at most.
+const LOOKS: usize = 16;
 
 pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
     let ten = idle(context, 10)?;
@@ -19,7 +21,7 @@ pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
         )
         .gate(),
         Row::holds(
-            "wake-ups in 10 s with no device connected",
+            "wake-ups in 20 s with no device connected",
             "0",
             ten.wake_ups.to_string(),
             ten.wake_ups == 0,
@@ -75,20 +77,22 @@ fn idle(context: &Context, threads: usize) -> Result<Idle> {
     });
     drop((one, two));
     let pid = world.host.process().id();
-    // What ends with the connections ends within its timers; then nothing may happen any more.
-    let mut last = measure::wake_ups(pid)?;
-    for _ in 0..12 {
-        std::thread::sleep(Duration::from_secs(5));
-        let now = measure::wake_ups(pid)?;
-        let quiet = measure::woken(&last, &now) == 0;
-        last = now;
-        if quiet {
+    // What ends with the connections (threads that wait for work, timers) ends within its own time; then nothing may
+    // happen any more.
+    let mut looks = vec![measure::wake_ups(pid)?];
+    let mut woken = Vec::new();
+    while looks.len() <= LOOKS {
+        std::thread::sleep(WATCHED / 2);
+        looks.push(measure::wake_ups(pid)?);
+        if let [.., before, after] = &looks[..] {
+            woken.push(measure::woken(before, after));
+        }
+        if woken.ends_with(&[0, 0, 0, 0]) {
             break;
         }
     }
-    std::thread::sleep(WATCHED);
     Ok(Idle {
         rss: measure::rss(pid)?,
-        wake_ups: measure::woken(&last, &measure::wake_ups(pid)?),
+        wake_ups: woken.iter().rev().take(4).sum(),
     })
 }

@@ -1,0 +1,192 @@
+//! From an agent's process to the writer: events in order, text that streams gathered on the way.
+
+use crate::{
+    runtimes::{SessionFacts, session_event},
+    writer::Job,
+};
+use pilothouse_domain::{ProviderEventKind, request::LostReason};
+use pilothouse_providers::contract::RuntimeEvents;
+use std::time::Duration;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+
+/// Text that follows text waits this long for more, so that an agent that writes 1,500 pieces a second does not wake the
+/// writer and every follower as often. The first piece and everything that is not text go at once.
+const GATHER: Duration = Duration::from_millis(10);
+/// Events that are gathered at most.
+const GATHERED: usize = 256;
+
+/// Whether a batch holds nothing but text that streams.
+fn is_text(batch: &RuntimeEvents) -> bool {
+    let text = |kind: &ProviderEventKind| matches!(kind, ProviderEventKind::ItemAppended { .. });
+    batch.events.iter().all(|event| text(&event.kind))
+}
+
+/// Adds what comes until a time; ends with the first that is not only text.
+async fn gather(
+    inbox: &mut mpsc::Receiver<RuntimeEvents>,
+    batch: &mut RuntimeEvents,
+    until: Instant,
+) {
+    while batch.events.len() < GATHERED
+        && let Ok(Some(next)) = tokio::time::timeout_at(until, inbox.recv()).await
+    {
+        let more = is_text(&next);
+        batch.events.extend(next.events);
+        if !more {
+            break;
+        }
+    }
+}
+
+/// Brings one process's events to the writer.
+pub(crate) struct Forward {
+    pub(crate) facts: SessionFacts,
+    pub(crate) jobs: mpsc::WeakSender<Job>,
+    /// Told the agent's version when it is ready.
+    pub(crate) ready: Option<oneshot::Sender<String>>,
+}
+
+impl Forward {
+    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<RuntimeEvents>) {
+        let mut ended = false;
+        let mut spoke: Option<Instant> = None;
+        while let Some(mut batch) = inbox.recv().await {
+            if let Some(spoke) = spoke.filter(|_| is_text(&batch)) {
+                gather(&mut inbox, &mut batch, spoke + GATHER).await;
+            }
+            spoke = is_text(&batch).then(Instant::now);
+            for event in &batch.events {
+                ended |= matches!(event.kind, ProviderEventKind::SessionEnded { .. });
+                if let ProviderEventKind::SessionReady { version, .. } = &event.kind
+                    && let Some(ready) = self.ready.take()
+                {
+                    let _ = ready.send(version.clone());
+                }
+            }
+            if self.send(batch).await.is_none() {
+                return;
+            }
+        }
+        // A driver that failed without a word must not leave its runs running for ever.
+        if !ended && self.ready.is_none() {
+            let kind = ProviderEventKind::SessionEnded {
+                reason: LostReason::ProtocolError,
+                detail: "its driver ended without saying why; this is a fault of Pilothouse".into(),
+            };
+            let batch = RuntimeEvents {
+                incarnation: self.facts.incarnation,
+                events: vec![session_event(kind, None)],
+            };
+            self.send(batch).await;
+        }
+    }
+
+    async fn send(&self, batch: RuntimeEvents) -> Option<()> {
+        let facts = self.facts.clone();
+        self.jobs
+            .upgrade()?
+            .send(Job::Runtime { facts, batch })
+            .await
+            .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pilothouse_domain::{
+        Body, Incarnation, ItemContent, NativeId, ProviderEvent, provider_event::NativePlace,
+    };
+
+    fn batch(kind: ProviderEventKind) -> RuntimeEvents {
+        let event = ProviderEvent {
+            place: NativePlace::default(),
+            kind,
+        };
+        RuntimeEvents {
+            incarnation: Incarnation::default(),
+            events: vec![event],
+        }
+    }
+
+    fn text(piece: &str) -> RuntimeEvents {
+        batch(ProviderEventKind::ItemAppended {
+            item: NativeId::from("item"),
+            text: piece.into(),
+            shape: Box::new(ItemContent::AssistantMessage {
+                text: Body::default(),
+            }),
+        })
+    }
+
+    struct Rig {
+        events: mpsc::Sender<RuntimeEvents>,
+        jobs: mpsc::Receiver<Job>,
+        began: Instant,
+        _keep: mpsc::Sender<Job>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let (keep, jobs) = mpsc::channel(64);
+            let (events, inbox) = mpsc::channel(64);
+            let facts = SessionFacts {
+                agent: "agent".into(),
+                family: "test",
+                incarnation: Incarnation::default(),
+            };
+            let jobs_of = keep.downgrade();
+            tokio::spawn(
+                Forward {
+                    facts,
+                    jobs: jobs_of,
+                    ready: None,
+                }
+                .run(inbox),
+            );
+            Self {
+                events,
+                jobs,
+                began: Instant::now(),
+                _keep: keep,
+            }
+        }
+
+        /// How many events the next job has, and ms since the beginning.
+        async fn next(&mut self) -> (usize, u128) {
+            match self.jobs.recv().await {
+                Some(Job::Runtime { batch, .. }) => {
+                    (batch.events.len(), self.began.elapsed().as_millis())
+                }
+                _ => panic!("no job"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_text_goes_at_once_and_what_follows_is_gathered() {
+        let mut rig = Rig::new();
+        for piece in ["a", "b", "c", "d"] {
+            rig.events.send(text(piece)).await.unwrap();
+        }
+        assert_eq!(rig.next().await, (1, 0));
+        assert_eq!(rig.next().await, (3, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_text_takes_the_text_before_it_along_at_once() {
+        let mut rig = Rig::new();
+        rig.events.send(text("a")).await.unwrap();
+        assert_eq!(rig.next().await, (1, 0));
+        rig.events.send(text("b")).await.unwrap();
+        let other = ProviderEventKind::TurnStarted;
+        rig.events.send(batch(other)).await.unwrap();
+        assert_eq!(rig.next().await, (2, 0));
+        // It was not text that was sent last, so the next piece is a first one.
+        rig.events.send(text("c")).await.unwrap();
+        assert_eq!(rig.next().await, (1, 0));
+    }
+}
