@@ -14,7 +14,7 @@ use pilothouse_domain::{
 use pilothouse_orchestrator::{SessionContext, memory::MemoryThread};
 use pilothouse_providers::{
     acp,
-    codex::{Codec, FRAME_LIMIT, Received, profile},
+    codex::{Call, Codec, FRAME_LIMIT, Received, profile},
 };
 use serde_json::{Value, json};
 
@@ -216,4 +216,23 @@ fn damaged_frames_of_an_acp_agent_make_threads_that_can_be_followed() {
         follow(&thread, policy);
     });
     assert!(events > 2000, "only {events} events came of it");
+}
+
+/// Both sides count from a small number: what a frame is says its method, never its number.
+#[test]
+fn a_request_under_the_number_of_a_call_of_ours_is_a_request_and_the_call_still_waits() {
+    let mut codec = Codec::new();
+    let (call, _) = codec.call(Call::ModelList);
+    let params =
+        json!({"threadId": "t", "turnId": "u", "itemId": "i", "command": "ls", "cwd": "/"});
+    let method = "item/commandExecution/requestApproval";
+    let ask = json!({"method": method, "id": call, "params": params});
+    let is_reply = |one: &Received| matches!(one, Received::Reply { call: of, .. } if *of == call);
+    let received = codec.receive(format!("{ask}\n").as_bytes());
+    assert!(!received.iter().any(is_reply), "{received:?}");
+    assert_eq!(codec.pending_requests().count(), 1);
+    let answer = json!({"id": call, "result": {"data": []}});
+    let received = codec.receive(format!("{answer}\n").as_bytes());
+    assert!(received.iter().any(is_reply), "{received:?}");
+    assert_eq!(codec.pending_requests().count(), 1);
 }
