@@ -4,7 +4,7 @@ use crate::{
     stage::{For, Stage, freeze, is_alive},
     story::{Action, Choice, How, Story, name},
 };
-use pilothouse_domain::CommandBody;
+use pilothouse_domain::{CommandBody, ThreadId};
 use pilothouse_tests::proxy::Way;
 use serde_json::{Value, json};
 use std::{
@@ -233,7 +233,7 @@ pub(crate) fn settle(stage: &mut Stage, stuck: Duration) -> Result<(), String> {
     let mut rest: Option<Instant> = None;
     loop {
         let states: Vec<Value> = stage.phones.iter_mut().map(|phone| phone.state()).collect();
-        let pending: Vec<String> = states
+        let mut pending: Vec<String> = states
             .iter()
             .enumerate()
             .flat_map(|(device, state)| {
@@ -242,6 +242,9 @@ pub(crate) fn settle(stage: &mut Stage, stuck: Duration) -> Result<(), String> {
                     .map(move |what| format!("d{device}: {what}"))
             })
             .collect();
+        if pending.is_empty() {
+            pending = unseen(stage, &states);
+        }
         if pending.is_empty() {
             if rest.get_or_insert_with(Instant::now).elapsed() > REST {
                 return Ok(());
@@ -272,6 +275,40 @@ pub(crate) fn settle(stage: &mut Stage, stuck: Duration) -> Result<(), String> {
         }
         sleep(LOOK);
     }
+}
+
+/// What a device that seems to be at rest has not shown yet: what came of its commands, and where the host's logs stand.
+fn unseen(stage: &mut Stage, states: &[Value]) -> Vec<String> {
+    let mut unseen = Vec::new();
+    for sent in stage.sent.clone() {
+        let phone = &mut stage.phones[sent.device];
+        let reply = phone.reply(sent.n).unwrap_or_default();
+        let Some(command) = reply["ok"]["command"].as_str() else {
+            continue;
+        };
+        if phone.told(command).is_some() {
+            continue;
+        }
+        // One that is known no more is in the log.
+        let known = phone.call(json!({"do": "outcome", "command": command}));
+        if known.is_ok_and(|known| known["outcome"].is_null()) {
+            unseen.push(format!(
+                "d{}: nothing came of {:?} yet",
+                sent.device, sent.what
+            ));
+        }
+    }
+    let threads = stage.host.ledger(|ledger| ledger.threads());
+    // The host's own log has the zero id and is not for devices.
+    for thread in threads.into_iter().filter(|id| *id != ThreadId::default()) {
+        let digest = stage.host.digest(thread).to_string();
+        for (device, state) in states.iter().enumerate() {
+            if state["timelines"][thread.to_string()]["digest"] != json!(digest) {
+                unseen.push(format!("d{device}: not where the host is in {thread}"));
+            }
+        }
+    }
+    unseen
 }
 
 /// What is not at rest in what a device shows.

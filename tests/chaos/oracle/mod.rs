@@ -17,7 +17,7 @@ use std::{
 
 /// How long after the agent's own word its host may not yet have recorded it, when a process is killed. Generous: the
 /// machine may be busy.
-const RECORDED_WITHIN_MS: u64 = 5000;
+const RECORDED_WITHIN_MS: u64 = 10_000;
 
 /// What was found.
 #[derive(Debug, Default)]
