@@ -32,10 +32,10 @@ const BATCH: usize = 64;
 const STATE_EVERY: u64 = 64;
 
 /// One entry to be appended.
-struct Work {
+pub(super) struct Work {
     cause: Cause,
     time: u64,
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
 }
 
 pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
@@ -105,7 +105,7 @@ fn f64_of(count: usize) -> f64 {
 }
 
 /// The fixture's entries as they were before their long bodies went to the blob table.
-fn load(fixture: &Fixture) -> Result<Vec<Work>> {
+pub(super) fn load(fixture: &Fixture) -> Result<Vec<Work>> {
     let reader = fixture.reader()?;
     reader.consistent(|reads| {
         let (mut out, mut seq) = (Vec::new(), 0);

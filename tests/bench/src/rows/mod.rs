@@ -9,6 +9,7 @@ mod host;
 mod latency;
 mod list;
 mod rebuild;
+mod rivals;
 mod streaming;
 mod tail;
 
@@ -39,6 +40,7 @@ enum When {
     /// Also by `--quick`.
     Quick,
     Full,
+    Nightly,
 }
 
 /// All groups, in the order of the table.
@@ -84,6 +86,12 @@ pub(crate) const GROUPS: &[Group] = &[
         devices::run,
     ),
     group("host", "an idle host", When::Full, host::run),
+    group(
+        "rivals",
+        "the agents' own stores",
+        When::Nightly,
+        rivals::run,
+    ),
 ];
 
 const fn group(
@@ -115,6 +123,7 @@ pub(crate) fn chosen(arguments: &Arguments) -> Result<Vec<&'static Group>> {
         match group.when {
             When::Quick => true,
             When::Full => !arguments.quick,
+            When::Nightly => arguments.nightly,
         }
     };
     Ok(GROUPS.iter().filter(asked).collect())

@@ -72,6 +72,12 @@ fn measure(context: &Context, fixture: &Fixture) -> Result<Measured> {
     Ok(measured)
 }
 
+/// Best and median time to open the tail, ms.
+pub(super) fn times(context: &Context, fixture: &Fixture) -> Result<(f64, f64)> {
+    let measured = measure(context, fixture)?;
+    Ok((measured.best_ms, measured.median_ms))
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts of pages")]
 fn both(context: &Context, small: &Fixture, large: &Fixture) -> Result<Vec<Row>> {
     let (a, b) = (measure(context, small)?, measure(context, large)?);
