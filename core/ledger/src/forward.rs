@@ -4,7 +4,7 @@ use crate::{
     runtimes::{SessionFacts, session_event},
     writer::Job,
 };
-use pilothouse_domain::{ProviderEventKind, request::LostReason};
+use pilothouse_domain::{ProviderEvent, ProviderEventKind, request::LostReason};
 use pilothouse_providers::contract::RuntimeEvents;
 use std::time::Duration;
 use tokio::{
@@ -15,7 +15,7 @@ use tokio::{
 /// Text that follows text waits this long for more, so that an agent that writes 1,500 pieces a second does not wake the
 /// writer and every follower as often. The first piece and everything that is not text go at once.
 const GATHER: Duration = Duration::from_millis(10);
-/// Events that are gathered at most.
+/// Batches that are gathered at most.
 const GATHERED: usize = 256;
 
 /// Whether a batch holds nothing but text that streams.
@@ -30,15 +30,37 @@ async fn gather(
     batch: &mut RuntimeEvents,
     until: Instant,
 ) {
-    while batch.events.len() < GATHERED
-        && let Ok(Some(next)) = tokio::time::timeout_at(until, inbox.recv()).await
-    {
+    for _ in 0..GATHERED {
+        let Ok(Some(next)) = tokio::time::timeout_at(until, inbox.recv()).await else {
+            return;
+        };
         let more = is_text(&next);
         batch.events.extend(next.events);
         if !more {
-            break;
+            return;
         }
     }
+}
+
+/// Makes one piece of pieces of the same item that follow each other.
+fn join_text(events: &mut Vec<ProviderEvent>) {
+    events.dedup_by(|later, earlier| {
+        let same_place = later.place == earlier.place;
+        match (&later.kind, &mut earlier.kind) {
+            (
+                ProviderEventKind::ItemAppended { item, text, .. },
+                ProviderEventKind::ItemAppended {
+                    item: before,
+                    text: whole,
+                    ..
+                },
+            ) if same_place && item == before => {
+                whole.push_str(text);
+                true
+            }
+            _ => false,
+        }
+    });
 }
 
 /// Brings one process's events to the writer.
@@ -58,6 +80,7 @@ impl Forward {
                 gather(&mut inbox, &mut batch, spoke + GATHER).await;
             }
             spoke = is_text(&batch).then(Instant::now);
+            join_text(&mut batch.events);
             for event in &batch.events {
                 ended |= matches!(event.kind, ProviderEventKind::SessionEnded { .. });
                 if let ProviderEventKind::SessionReady { version, .. } = &event.kind
@@ -98,7 +121,7 @@ impl Forward {
 mod tests {
     use super::*;
     use pilothouse_domain::{
-        Body, Incarnation, ItemContent, NativeId, ProviderEvent, provider_event::NativePlace,
+        Body, Incarnation, ItemContent, NativeId, provider_event::NativePlace,
     };
 
     fn batch(kind: ProviderEventKind) -> RuntimeEvents {
@@ -155,14 +178,20 @@ mod tests {
             }
         }
 
-        /// How many events the next job has, and ms since the beginning.
-        async fn next(&mut self) -> (usize, u128) {
-            match self.jobs.recv().await {
-                Some(Job::Runtime { batch, .. }) => {
-                    (batch.events.len(), self.began.elapsed().as_millis())
-                }
-                _ => panic!("no job"),
-            }
+        /// What the next job says, a word an event, and ms since the beginning.
+        async fn next(&mut self) -> (String, u128) {
+            let Some(Job::Runtime { batch, .. }) = self.jobs.recv().await else {
+                panic!("no job")
+            };
+            let words: Vec<_> = batch
+                .events
+                .into_iter()
+                .map(|event| match event.kind {
+                    ProviderEventKind::ItemAppended { text, .. } => text,
+                    _ => "other".into(),
+                })
+                .collect();
+            (words.join(" "), self.began.elapsed().as_millis())
         }
     }
 
@@ -172,21 +201,21 @@ mod tests {
         for piece in ["a", "b", "c", "d"] {
             rig.events.send(text(piece)).await.unwrap();
         }
-        assert_eq!(rig.next().await, (1, 0));
-        assert_eq!(rig.next().await, (3, 10));
+        assert_eq!(rig.next().await, ("a".into(), 0));
+        assert_eq!(rig.next().await, ("bcd".into(), 10));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_not_text_takes_the_text_before_it_along_at_once() {
         let mut rig = Rig::new();
         rig.events.send(text("a")).await.unwrap();
-        assert_eq!(rig.next().await, (1, 0));
+        assert_eq!(rig.next().await, ("a".into(), 0));
         rig.events.send(text("b")).await.unwrap();
         let other = ProviderEventKind::TurnStarted;
         rig.events.send(batch(other)).await.unwrap();
-        assert_eq!(rig.next().await, (2, 0));
+        assert_eq!(rig.next().await, ("b other".into(), 0));
         // It was not text that was sent last, so the next piece is a first one.
         rig.events.send(text("c")).await.unwrap();
-        assert_eq!(rig.next().await, (1, 0));
+        assert_eq!(rig.next().await, ("c".into(), 0));
     }
 }
