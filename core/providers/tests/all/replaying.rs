@@ -11,7 +11,10 @@ use std::{
 /// Every recording of the project.
 fn files() -> Vec<PathBuf> {
     let families = std::fs::read_dir(root().join("tests/recordings")).unwrap();
-    let files = families.flat_map(|family| std::fs::read_dir(family.unwrap().path()).unwrap());
+    let families = families.map(|family| family.unwrap().path());
+    let files = families
+        .filter(|family| family.is_dir())
+        .flat_map(|family| std::fs::read_dir(family).unwrap());
     let mut files: Vec<_> = files
         .map(|file| file.unwrap().path())
         .filter(|path| {

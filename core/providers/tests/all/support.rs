@@ -177,10 +177,11 @@ impl World {
             ],
             &dir.path().join("workspace"),
         );
-        launch.env.insert(
-            "CODEX_HOME".to_owned(),
-            dir.path().join("home").display().to_string(),
-        );
+        // Its commands run in login shells: of a home of their own, or they would read the person's profile.
+        for home in ["CODEX_HOME", "HOME"] {
+            let path = dir.path().join("home").display().to_string();
+            launch.env.insert(home.to_owned(), path);
+        }
         launch
             .env
             .insert("LOCAL_KEY".to_owned(), "sk-local".to_owned());
