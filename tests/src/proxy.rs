@@ -113,10 +113,19 @@ impl Proxy {
     /// Lets bytes of both directions pass again, those kept back first, and forgets a cut that has not come yet.
     pub fn resume(&self) {
         self.shared.change(|line| {
+            // The last bytes before a cut are on their way: it has come.
+            if line.left.contains(&Some(0)) {
+                line.cut();
+            }
             line.held = [false; 2];
             line.left = [None; 2];
             line.stranded = 0;
         });
+    }
+
+    /// Whether a connection passes through now.
+    pub fn is_connected(&self) -> bool {
+        !self.shared.line().open.is_empty()
     }
 
     /// Takes the device away from every connection there is and keeps back what it had sent last: the host gets that with
@@ -309,8 +318,11 @@ fn pass(shared: &Shared, way: Way, number: u64, cuts: u64, mut from: TcpStream, 
         shared.change(|line| line.passed[way as usize] += passing as u64);
         if last {
             shared.change(|line| {
-                line.left = [None; 2];
-                line.cut();
+                // Unless it was cut meanwhile.
+                if line.left[way as usize] == Some(0) {
+                    line.left = [None; 2];
+                    line.cut();
+                }
             });
             break;
         }

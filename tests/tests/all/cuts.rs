@@ -143,6 +143,10 @@ impl Cuts {
     fn cut(&self, moment: Moment, submit: impl FnOnce() -> Vec<Ticket>, script: &str, effect: u64) {
         // A cut of the last round that never came must not fall into this one.
         self.proxy.resume();
+        until("a connection", || {
+            let connected = self.proxy.is_connected();
+            connected.then_some(()).ok_or_else(|| "none".to_owned())
+        });
         self.device.synchronised();
         let host = &self.world.host;
         // Commands of one thread go one after the other: only the first can be committed while its answer is held.
