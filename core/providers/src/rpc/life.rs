@@ -18,14 +18,16 @@ use std::{
     sync::{Arc, Weak},
     time::Instant,
 };
-use tokio::sync::watch::Receiver;
+use tokio::sync::{Notify, watch::Receiver};
 
 /// Looks per [`Life::silent`].
 const LOOKS: u32 = 8;
 
-/// Watches a session until it ends.
+/// Watches a session until it ends. While no turn goes on it sleeps until something was written or read (`stirred`), so
+/// that an idle host is not woken.
 pub(super) async fn watch<P: Peer>(
     session: Weak<Session<P>>,
+    stirred: Arc<Notify>,
     mut closing: Receiver<bool>,
     life: Life,
     events: EventSender,
@@ -33,16 +35,24 @@ pub(super) async fn watch<P: Peer>(
     let mut last: Option<(u64, u64)> = None;
     let mut since = Instant::now();
     let mut told = false;
+    let mut idle = true;
     loop {
+        let next = async {
+            if idle {
+                stirred.notified().await;
+            }
+            tokio::time::sleep(life.silent / LOOKS).await;
+        };
         tokio::select! {
             // Nobody may wait for the end of the events because of this task.
             _ = closing.wait_for(|closing| *closing) => return,
-            () = tokio::time::sleep(life.silent / LOOKS) => {}
+            () = next => {}
         }
         let Some(session) = session.upgrade() else {
             return;
         };
-        if session.working().is_empty() {
+        idle = session.working().is_empty();
+        if idle {
             last = None;
             continue;
         }

@@ -20,7 +20,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::{ChildStdin, ChildStdout},
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
 };
 
 /// Lines that may wait to be written.
@@ -68,6 +68,8 @@ pub(crate) struct Session<P: Peer> {
     closing: watch::Sender<bool>,
     /// Bytes of its output so far.
     heard: AtomicU64,
+    /// Told when something was written to it or read from it.
+    stirred: Arc<Notify>,
     /// It was ended because it showed no sign of life.
     given_up: AtomicBool,
 }
@@ -98,10 +100,12 @@ impl<P: Peer> Session<P> {
             writer,
             closing: watch::Sender::new(false),
             heard: AtomicU64::new(0),
+            stirred: Arc::default(),
             given_up: AtomicBool::new(false),
         });
         tokio::spawn(life::watch(
             Arc::downgrade(&session),
+            Arc::clone(&session.stirred),
             session.closing.subscribe(),
             life,
             events.clone(),
@@ -179,6 +183,7 @@ impl<P: Peer> Session<P> {
             written: Some(written),
         };
         self.writer.send(line).await.map_err(|_| ())?;
+        self.stirred.notify_one();
         done.await.map_err(|_| ())
     }
 
@@ -288,6 +293,7 @@ impl<P: Peer> Outlet<P> {
                 read = stdout.read(&mut buffer) => match read {
                     Ok(length @ 1..) => {
                         session.heard.fetch_add(length as u64, Ordering::Relaxed);
+                        session.stirred.notify_one();
                         let (received, unreadable) = {
                             let mut codec = lock(&session.codec);
                             (codec.receive(&buffer[..length]), codec.unreadable_in_a_row())
