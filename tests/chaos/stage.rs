@@ -267,6 +267,12 @@ impl Stage {
         });
         match told["ok"]["thread"].as_str() {
             Some(id) => {
+                // Nobody writes in a thread before it is shown.
+                pilothouse_tests::until("the thread in its maker's list", || {
+                    let state = self.phones[device].state();
+                    let shown = !state["threads"][id].is_null();
+                    shown.then_some(()).ok_or_else(|| state.to_string())
+                });
                 self.note(format!("t{thread} is {id}"));
                 self.threads.insert(thread, id.to_owned());
             }

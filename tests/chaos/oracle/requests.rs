@@ -108,11 +108,18 @@ impl Oracle<'_> {
         match (word, answered) {
             ("answered", Some((_, given))) if says(given) => {}
             ("answered", None) if status["delivery"] != "confirmed" => {
-                // Written to a process that was killed before it read it.
+                // Written to a process that was killed before it read it; or it met a turn that was just being stopped, from
+                // whose end the host could only conclude (DETAILS section 3: `inferred`).
+                let message = request.split('.').next().unwrap_or_default();
+                let stopped = status["delivery"] == "inferred"
+                    && matches!(
+                        self.journal.ended(message).as_deref(),
+                        Some("interrupted" | "cancelled")
+                    );
                 self.found
                     .unknown
                     .push(format!("{request} (written, not read)"));
-                if self.doubtful(asked_at, None).is_none() {
+                if !stopped && self.doubtful(asked_at, None).is_none() {
                     self.found.wrong(
                         "lost",
                         format!("{request} is shown as {status}, and the agent has no answer"),
