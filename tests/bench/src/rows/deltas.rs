@@ -57,6 +57,7 @@ async fn measure(dir: &Path) -> Result<Vec<Row>> {
             && !state.items.is_empty()
     })
     .await?;
+    let begun = (measure::wal(&database)?, rows(&database)?);
     let mut follower = desk
         .ledger
         .subscribe(thread, None, 0)
@@ -115,9 +116,15 @@ async fn measure(dir: &Path) -> Result<Vec<Row>> {
     desk.ledger.shutdown().await;
     let (live, entries) = frames.await.context("the follower")?;
     let Wal { pages, commits, .. } = after.0;
-    let (pages, commits) = (pages - before.0.pages, commits - before.0.commits);
+    let whole = format!(
+        "with the message and the turn's start {} commits, {} rows, {} pages",
+        commits - before.0.commits,
+        grown(&before.1, &open) + grown(&open, &after.1),
+        pages - before.0.pages
+    );
+    let (pages, commits) = (pages - begun.0.pages, commits - begun.0.commits);
     // Rows that were there while it streamed (pieces of its text among them), and those that came with the end.
-    let written = grown(&before.1, &open) + grown(&open, &after.1);
+    let written = grown(&begun.1, &open) + grown(&open, &after.1);
     let seconds = took.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "counts of a few thousand")]
     let at_most = |what: &str, value: u64, bar: f64| Row::at_most(what, value as f64, bar, "");
@@ -129,7 +136,7 @@ async fn measure(dir: &Path) -> Result<Vec<Row>> {
         )
         .gate()
         .note(format!(
-            "from the message to the end of the run, {seconds:.1} s"
+            "from its first piece to the end of the run, {seconds:.1} s; {whole}"
         )),
         at_most("rows, by SQLite", written, 40.0).gate(),
         at_most("pages written to the log", pages, 100.0).gate(),
