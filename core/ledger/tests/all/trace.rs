@@ -264,7 +264,11 @@ impl Reader {
         let Some((name, rest)) = call.split_once('(') else {
             return;
         };
-        let Some((arguments, result)) = rest.rsplit_once(") = ") else {
+        // strace fills up short lines with spaces before the result, above all those of calls that were resumed.
+        let Some((arguments, result)) = rest.rsplit_once(" = ") else {
+            return;
+        };
+        let Some(arguments) = arguments.trim_end().strip_suffix(')') else {
             return;
         };
         if result.starts_with('-') {
@@ -378,4 +382,39 @@ fn unhex(text: &str) -> Vec<u8> {
         .chunks_exact(4)
         .map(|four| digit(four[2]) * 16 + digit(four[3]))
         .collect()
+}
+
+#[test]
+fn a_sync_counts_when_it_returns_however_its_line_is_spaced() {
+    let hex =
+        |text: &str| -> String { text.bytes().map(|byte| format!("\\x{byte:02x}")).collect() };
+    let (wal, dir) = (hex("/data/ledger.db-wal"), hex("/data"));
+    let mut reader = Reader::default();
+    for line in [
+        format!("11 pwrite64(7<{wal}>, \"{}\", 4, 0) = 4", hex("abcd")),
+        format!("11 fdatasync(7<{wal}> <unfinished ...>"),
+        format!(
+            "12 pwrite64(7<{wal}>, \"{}\", 1, 4 <unfinished ...>",
+            hex("e")
+        ),
+        "11 <... fdatasync resumed>)             = 0".to_owned(),
+        "12 <... pwrite64 resumed>)              = 1".to_owned(),
+        format!("11 fsync(9<{dir}>) = 0"),
+        format!("11 fsync(7<{wal}>) = -1 EIO (Input/output error)"),
+    ] {
+        reader.line(&line);
+    }
+    let seen: Vec<String> = reader
+        .steps
+        .iter()
+        .map(|step| format!("{step:?}"))
+        .collect();
+    let expected = [
+        r#"Made { name: "ledger.db-wal", file: 0 }"#,
+        "Write { file: 0, offset: 0, bytes: [97, 98, 99, 100] }",
+        "Write { file: 0, offset: 4, bytes: [101] }",
+        "Synced(0)",
+        "DirectorySynced",
+    ];
+    assert_eq!(seen, expected);
 }
