@@ -29,6 +29,12 @@ fail() {
     exit 1
 }
 
+# In a container the checkout often belongs to another user, and git then refuses to look at it.
+git_here() { git -c 'safe.directory=*' -C "$ROOT" "$@"; }
+
+# commit: the checkout's commit, 40 hexadecimal digits; zeros where there is none to be had (an unpacked archive).
+commit() { git_here rev-parse --verify --quiet HEAD 2>/dev/null || printf '%040d\n' 0; }
+
 # version_at_least HAVE WANT: compares dotted versions.
 version_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
@@ -73,6 +79,10 @@ require_tools() {
 # require_debian PACKAGE …: installs what is missing of them if this is root, and says the line otherwise.
 require_debian() {
     local package missing=() log
+    command -v dpkg >/dev/null || {
+        say "no dpkg here: assuming that what Debian calls $* is installed"
+        return 0
+    }
     for package in "$@"; do dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package"); done
     [ "${#missing[@]}" -gt 0 ] || return 0
     [ "$(id -u)" -eq 0 ] || fail "missing packages; as root: apt-get install -y --no-install-recommends ${missing[*]}"

@@ -73,7 +73,9 @@ pub fn copilot() -> PathBuf {
 
 /// Makes a home for an agent whose cache is shared by all of them.
 pub fn agent_home(home: &Path) {
-    let cache = env::temp_dir().join("pilothouse-agents-cache");
+    let cache = env::var_os("PILOTHOUSE_CACHE").filter(|path| !path.is_empty());
+    let cache = cache.map_or_else(|| root().join(".cache"), PathBuf::from);
+    let cache = std::path::absolute(cache.join("agents/home-cache")).expect("an absolute path");
     std::fs::create_dir_all(home).expect("a home for the agent");
     std::fs::create_dir_all(&cache).expect("a cache for agents");
     std::os::unix::fs::symlink(&cache, home.join(".cache")).expect("a link to the cache");

@@ -166,6 +166,34 @@ fn an_earlier_host_works_on_files_of_this_version_or_refuses_them_untouched() {
     world.host.verify();
 }
 
+/// Everything in a database that nobody has open: its version, and per table its statement and a hash over all its rows.
+fn tables(file: &Path) -> BTreeMap<String, String> {
+    let db = rusqlite::Connection::open(file).unwrap();
+    let version: i64 = db
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .unwrap();
+    let mut all = BTreeMap::from([("user_version".to_owned(), version.to_string())]);
+    let mut schema = db
+        .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
+        .unwrap();
+    let named = schema.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    let named: Vec<(String, String)> = named.unwrap().collect::<Result<_, _>>().unwrap();
+    for (name, sql) in named {
+        let mut hash = blake3::Hasher::new();
+        let mut select = db.prepare(&format!("SELECT * FROM \"{name}\"")).unwrap();
+        let columns = select.column_count();
+        let mut rows = select.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            for column in 0..columns {
+                let value: rusqlite::types::Value = row.get(column).unwrap();
+                hash.update(format!("{value:?};").as_bytes());
+            }
+        }
+        all.insert(name, format!("{sql} {}", hash.finalize()));
+    }
+    all
+}
+
 #[test]
 #[ignore = "needs the earlier version's program: run scripts/compat"]
 fn an_earlier_device_works_on_data_of_this_version_or_refuses_it_untouched() {
@@ -174,6 +202,9 @@ fn an_earlier_device_works_on_data_of_this_version_or_refuses_it_untouched() {
     cli.join(&world.host, "terminal");
     let thread = story::begins(&world.host, &cli, &told);
     let old = Cli::new(world.dir(), "terminal").with_program(earlier());
+    let replica = world.dir().join("terminal").join("replica.db");
+    let before = tables(&replica);
+    assert!(before.len() > 5, "{:?}", before.keys());
     let said = old.run(&world.host, &["threads", "--timeout", "90"]);
     if said.code == 0 {
         story::goes_on(&world.host, &old, &thread);
@@ -184,6 +215,7 @@ fn an_earlier_device_works_on_data_of_this_version_or_refuses_it_untouched() {
             error.contains("newer") && error.contains("update"),
             "{error}"
         );
+        assert_eq!(tables(&replica), before, "it was not left untouched");
     }
     story::goes_on(&world.host, &cli, &thread);
     world.host.verify();
