@@ -132,9 +132,16 @@ impl Agent {
     /// What went wrong, in words.
     pub(crate) async fn version(&self) -> Result<Option<String>, String> {
         if self.is_recording() {
-            let recording = ReplayAdapter::new(&self.config.command);
-            let described = recording.describe().map(str::to_owned);
-            return described.map(Some).map_err(ToString::to_string);
+            // A recording is read to its end.
+            let command = self.config.command.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                let recording = ReplayAdapter::new(&command);
+                recording
+                    .describe()
+                    .map(str::to_owned)
+                    .map_err(ToString::to_string)
+            });
+            return read.await.map_err(|error| error.to_string())?.map(Some);
         }
         let Some(asked) = self.version_command() else {
             return Ok(None);

@@ -11,9 +11,14 @@ use std::{
     io::{self, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 const LOCK: &str = "daemon.lock";
+
+/// A held lock is tried again for a quarter of a second.
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const NOTES: &str = "host.json";
 
 /// Why a state directory cannot be used.
@@ -218,7 +223,16 @@ impl StateDir {
             .mode(0o600)
             .open(&path)
             .map_err(failed)?;
-        match file.try_lock() {
+        // Whoever only asks who holds it (`holder`) has it for a moment.
+        let mut locked = file.try_lock();
+        for _ in 0..LOCK_TRIES {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(LOCK_PAUSE);
+            locked = file.try_lock();
+        }
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();

@@ -1,4 +1,5 @@
-//! The doctor: what this host has, what is missing, and what to do about it. Looks, and changes nothing.
+//! The doctor: what this host has, what is missing, and what to do about it. Looks, and leaves
+//! nothing changed behind.
 
 mod agents;
 mod ledger;

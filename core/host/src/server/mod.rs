@@ -41,6 +41,9 @@ use tokio::{
 /// Connections of unknown keys that may be open at once.
 const STRANGERS: usize = 16;
 
+/// How long the doctor's report is good for devices: it reads the whole ledger.
+const REPORT_KEPT: Duration = Duration::from_secs(5);
+
 /// What all connections share.
 pub(crate) struct Host {
     pub(crate) id: HostId,
@@ -54,6 +57,8 @@ pub(crate) struct Host {
     pub(crate) strangers: Semaphore,
     pub(crate) rates: Mutex<BTreeMap<DeviceId, rate::Rate>>,
     pub(crate) started: Instant,
+    /// The last report for a device, and when it was made.
+    examined: tokio::sync::Mutex<Option<(Instant, DoctorReport)>>,
     /// Where devices connect, and whether that opens to other machines at the first pairing.
     pub(crate) listening: Mutex<(SocketAddr, bool)>,
 }
@@ -80,6 +85,7 @@ impl Host {
             strangers: Semaphore::new(STRANGERS),
             rates: Mutex::default(),
             started: Instant::now(),
+            examined: tokio::sync::Mutex::default(),
             listening: Mutex::new(listening),
         }
     }
@@ -109,6 +115,19 @@ impl Host {
             devices: devices.collect(),
         };
         self.examiner.examine(Some(&facts), deep).await
+    }
+
+    /// The same for a device, which may ask as often as it likes: one examination at a time, and its report is kept.
+    async fn examined(&self) -> DoctorReport {
+        let mut kept = self.examined.lock().await;
+        if let Some((at, report)) = &*kept
+            && at.elapsed() < REPORT_KEPT
+        {
+            return report.clone();
+        }
+        let report = self.examine(false).await;
+        *kept = Some((Instant::now(), report.clone()));
+        report
     }
 
     /// How long a device's next command has to wait; `None` if it may go on, which it then has.

@@ -89,6 +89,6 @@ async fn result(host: &Host, query: Query) -> Result<QueryResult, Failure> {
         Query::Workspaces => Ok(QueryResult::Workspaces {
             workspaces: host.examiner.workspaces(),
         }),
-        Query::Doctor => Ok(QueryResult::Doctor(host.examine(false).await)),
+        Query::Doctor => Ok(QueryResult::Doctor(host.examined().await)),
     }
 }

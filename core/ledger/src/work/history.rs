@@ -14,7 +14,7 @@ use pilothouse_domain::{
 };
 use pilothouse_orchestrator::Decision;
 use pilothouse_store::{LedgerTx, StoreError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The last turns of a native conversation.
 pub(crate) struct Past {
@@ -178,13 +178,10 @@ impl Work {
         past: &Past,
     ) -> Result<(), StoreError> {
         let absent = if past.proves_absence {
-            recent_messages(tx, thread, past.turns)?
+            absent(&recent_messages(tx, thread)?, ours, past)
         } else {
             Vec::new()
         };
-        let absent = absent
-            .into_iter()
-            .filter(|message| !ours.contains_key(message));
         for message in ours.keys().copied().chain(absent) {
             let unknown = matches!(
                 tx.row(thread, RowKind::Message.key(message.as_bytes()))?,
@@ -212,12 +209,35 @@ impl Work {
 /// Bytes of rows that are looked through for recent runs.
 const RECENT_BYTES: usize = 256 * 1024;
 
-/// The messages that began the newest runs: so few of them that the turn of each would be among the newest `turns`.
+/// Those of the newest messages that the conversation surely lacks: their turns would be among those that were read,
+/// because all were, or because the turn of an older message is among them. Turns that somebody else put into the
+/// conversation take up room, so that a number of turns alone proves nothing.
+fn absent(
+    recent: &[(u32, MessageId)],
+    ours: &BTreeMap<MessageId, NativeId>,
+    past: &Past,
+) -> Vec<MessageId> {
+    let turns = past
+        .events
+        .iter()
+        .filter_map(|event| event.place.turn.as_ref());
+    let everything = turns.collect::<BTreeSet<_>>().len() < past.turns as usize;
+    let seen = recent
+        .iter()
+        .filter(|(_, message)| ours.contains_key(message));
+    let oldest_seen = seen.map(|(ordinal, _)| *ordinal).min();
+    let reached = |ordinal: u32| everything || oldest_seen.is_some_and(|seen| seen < ordinal);
+    let missing = recent
+        .iter()
+        .filter(|(ordinal, message)| reached(*ordinal) && !ours.contains_key(message));
+    missing.map(|(_, message)| *message).collect()
+}
+
+/// The messages that began the newest runs, with the runs' ordinals, oldest first.
 fn recent_messages(
     tx: &LedgerTx<'_>,
     thread: ThreadId,
-    turns: u32,
-) -> Result<Vec<MessageId>, StoreError> {
+) -> Result<Vec<(u32, MessageId)>, StoreError> {
     let end = Position {
         run: u32::MAX,
         arrival: u64::MAX >> 1,
@@ -231,8 +251,7 @@ fn recent_messages(
         })
         .collect();
     runs.sort_unstable();
-    let oldest = runs.len().saturating_sub(turns as usize);
-    Ok(runs.drain(oldest..).map(|(_, message)| message).collect())
+    Ok(runs)
 }
 
 fn run_of(

@@ -45,6 +45,8 @@ struct State {
     confirms: bool,
     /// What the next start waits for.
     gate: Option<Arc<Notify>>,
+    /// What it remembers of its conversation; `None`: it cannot be asked.
+    history: Option<Vec<ProviderEvent>>,
 }
 
 impl Script {
@@ -71,6 +73,11 @@ impl Script {
     /// From now on the agent itself says when an answer has come.
     pub(crate) fn confirm_answers(&self) {
         self.state.lock().unwrap().confirms = true;
+    }
+
+    /// It remembers its conversation, and writes down what it is told before it begins.
+    pub(crate) fn remember(&self, history: Vec<ProviderEvent>) {
+        self.state.lock().unwrap().history = Some(history);
     }
 
     /// The next start waits until the returned gate is opened.
@@ -237,7 +244,28 @@ impl AgentRuntime for Script {
     }
 
     fn history(&self) -> Option<&dyn History> {
-        None
+        let remembers = self.state.lock().unwrap().history.is_some();
+        remembers.then_some(self as &dyn History)
+    }
+}
+
+impl History for Script {
+    fn read(
+        &self,
+        _: NativeId,
+        turns: u32,
+    ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>> {
+        let state = self.state.lock().unwrap();
+        let events = state.history.clone().unwrap_or_default();
+        assert!(
+            events.len() <= turns as usize,
+            "one item a turn, no more than asked for"
+        );
+        Box::pin(async { Ok(events) })
+    }
+
+    fn proves_absence(&self) -> bool {
+        true
     }
 }
 

@@ -2,11 +2,13 @@
 
 use crate::{
     agent::Call,
-    world::{World, answer, asks, delta},
+    world::{World, answer, asks, closed, delta, ended},
 };
 use pilothouse_domain::{
-    DispatchMode, EffectKind, Event, Outcome, ProviderEventKind, Refusal, RequestStatus, Row,
-    RunStatus, refusal::ClosedAs, request::LostReason, row::RowKind,
+    DispatchMode, EffectKind, Event, MessageId, NativeId, Outcome, ProviderEvent,
+    ProviderEventKind, Refusal, RequestStatus, Row, RunStatus, provider::TurnStatus,
+    provider_event::NativePlace, refusal::ClosedAs, request::LostReason, row::RowKind,
+    thread::Delivery,
 };
 use pilothouse_providers::contract::SendError;
 use pilothouse_store::LedgerReader;
@@ -111,12 +113,94 @@ async fn a_turn_that_may_have_begun_is_unknown_and_not_sent_again() {
     let delivery = follower
         .until("the delivery", |event| match event {
             Event::MessageDelivery { delivery, .. } => {
-                matches!(delivery, pilothouse_domain::thread::Delivery::Unknown).then_some(())
+                matches!(delivery, Delivery::Unknown).then_some(())
             }
             _ => None,
         })
         .await;
     assert_eq!(delivery, ());
+}
+
+/// One item of a turn that somebody else began in the conversation, or of one that a message of ours began.
+fn remembered(turn: u32, message: Option<MessageId>) -> ProviderEvent {
+    let mut kind = closed("u", "said");
+    if let ProviderEventKind::ItemClosed {
+        client_id, item, ..
+    } = &mut kind
+    {
+        *client_id = message.map(|message| message.to_string());
+        *item = NativeId(format!("item-{turn}"));
+    }
+    let place = NativePlace {
+        thread: Some(NativeId::from("native")),
+        root: None,
+        turn: Some(NativeId(format!("past-{turn}"))),
+    };
+    ProviderEvent { place, kind }
+}
+
+/// What becomes of a message that the agent may have taken, when the conversation is read back as `history`.
+async fn delivery_after(history: impl FnOnce(MessageId) -> Vec<ProviderEvent>) -> Delivery {
+    let mut world = World::new().await;
+    world.send("first", DispatchMode::StartImmediately).await;
+    let first: MessageId = world.last_command().derive("message");
+    world.sent().await;
+    world
+        .script
+        .say(Some(1), ProviderEventKind::TurnStarted)
+        .await;
+    let mut follower = world.follow(None).await;
+    world
+        .script
+        .say(Some(1), ended(TurnStatus::Completed))
+        .await;
+    let over = |event: &Event| matches!(event, Event::TurnEnded { .. }).then_some(());
+    follower.until("the end", over).await;
+    world.script.refuse_next(SendError::Unknown);
+    world.send("perhaps", DispatchMode::StartImmediately).await;
+    let message: MessageId = world.last_command().derive("message");
+    let unknown = |event: &Event| match event {
+        Event::MessageDelivery {
+            delivery: Delivery::Unknown,
+            ..
+        } => Some(()),
+        _ => None,
+    };
+    follower.until("the doubt", unknown).await;
+    let mut world = world.reopened().await;
+    world.script.remember(history(first));
+    world.send("next", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "next");
+    let (thread, key) = (world.thread, RowKind::Message.key(message.as_bytes()));
+    let row = world
+        .ledger
+        .read(move |reader| reader.row(thread, key))
+        .await
+        .unwrap();
+    let Some(Row::Message(row)) = row else {
+        panic!("the message's row is gone")
+    };
+    row.delivery
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_absent_from_a_conversation_only_where_its_turn_would_have_been_read() {
+    let failed = |delivery: &Delivery| matches!(delivery, Delivery::Failed { .. });
+    // All of the conversation was read.
+    let whole = delivery_after(|first| vec![remembered(1, Some(first))]).await;
+    assert!(failed(&whole), "{whole:?}");
+    // Not all, but from before the message on.
+    let since = delivery_after(|first| {
+        let others = (2..=8).map(|turn| remembered(turn, None));
+        std::iter::once(remembered(1, Some(first)))
+            .chain(others)
+            .collect()
+    });
+    let since = since.await;
+    assert!(failed(&since), "{since:?}");
+    // As many turns as were asked for, all typed elsewhere: the message may have come before them.
+    let later = delivery_after(|_| (1..=8).map(|turn| remembered(turn, None)).collect()).await;
+    assert_eq!(later, Delivery::Unknown);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,7 +210,7 @@ async fn a_message_whose_agent_was_only_being_started_is_undelivered_and_not_unk
     world
         .send("never said", DispatchMode::StartImmediately)
         .await;
-    let message: pilothouse_domain::MessageId = world.last_command().derive("message");
+    let message: MessageId = world.last_command().derive("message");
     let mut world = world.reopened().await;
     let row = world
         .ledger
@@ -139,7 +223,7 @@ async fn a_message_whose_agent_was_only_being_started_is_undelivered_and_not_unk
     let Some(Row::Message(row)) = row else {
         panic!("the message's row is gone")
     };
-    let pilothouse_domain::thread::Delivery::Failed { reason } = row.delivery else {
+    let Delivery::Failed { reason } = row.delivery else {
         panic!("{:?}", row.delivery)
     };
     assert!(reason.contains("had not reached the agent"), "{reason}");

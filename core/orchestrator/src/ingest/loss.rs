@@ -66,18 +66,7 @@ impl Ingesting<'_> {
         }
         if let Some(turn) = self.active_turn().filter(|turn| !turn.ended) {
             if let Some(message) = self.unheard() {
-                self.emit(Event::MessageDelivery {
-                    message,
-                    delivery: Delivery::Unknown,
-                });
-                let notice = Notice {
-                    id: self.mint.mint(),
-                    what: NoticeKind::DeliveryUnknown {
-                        message: Some(message),
-                        request: None,
-                    },
-                };
-                self.emit(Event::NoticeRaised { notice });
+                self.delivery_unknown(message);
             }
             if let Some(id) = turn.id {
                 self.emit(Event::TurnEnded {

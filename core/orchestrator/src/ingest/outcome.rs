@@ -291,9 +291,13 @@ impl Ingesting<'_> {
     }
 
     fn unknown_delivery(&mut self, message: MessageId) {
-        if self.is_read(message) {
-            return;
+        if !self.is_read(message) {
+            self.delivery_unknown(message);
         }
+    }
+
+    /// Nobody can say whether a message arrived: its person is told.
+    pub(super) fn delivery_unknown(&mut self, message: MessageId) {
         self.emit(Event::MessageDelivery {
             message,
             delivery: Delivery::Unknown,
