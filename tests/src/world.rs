@@ -146,7 +146,7 @@ impl Setup {
         let agent_home = root.join("agent-home");
         fs::create_dir_all(&agent_home).expect("a home for the agent");
         let mut out = format!(
-            "[host]\nname = \"e2e\"\n\n[workspaces.demo]\npath = {}\n\n[agents.codex]\nprotocol = \"codex\"\ncommand = [{}]\nenv = {{ CODEX_HOME = {}, LOCAL_KEY = \"local\", HOME = {} }}\n",
+            "[host]\nname = \"e2e\"\n\n[workspaces.demo]\npath = {}\n\n[agents.codex]\nprotocol = \"codex\"\ncommand = [{}]\nenv = {{ CODEX_HOME = {}, LOCAL_KEY = \"local\", TMPDIR = \"/var/tmp\", HOME = {} }}\n",
             path(workspace),
             list(&command),
             path(codex_home),

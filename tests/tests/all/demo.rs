@@ -17,6 +17,7 @@ fn demo(world: &World, script: &str, answer: &str) -> (bool, String) {
         .arg("app-server")
         .env("CODEX_HOME", home)
         .env("LOCAL_KEY", "local")
+        .env("TMPDIR", "/var/tmp")
         .env("HOME", world.dir())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -29,6 +29,10 @@ use tokio::sync::mpsc;
 /// Generous: the machine may be busy. Nothing waits for it to pass.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// codex's `TMPDIR`: a home beneath it gets no helper programs, and its sandbox then fails with an older bwrap
+/// (docs/agents-probes.md, section 7).
+const ELSEWHERE: &str = "/var/tmp";
+
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -182,9 +186,10 @@ impl World {
             let path = dir.path().join("home").display().to_string();
             launch.env.insert(home.to_owned(), path);
         }
-        launch
-            .env
-            .insert("LOCAL_KEY".to_owned(), "sk-local".to_owned());
+        let own = [("LOCAL_KEY", "sk-local"), ("TMPDIR", ELSEWHERE)];
+        for (name, value) in own {
+            launch.env.insert(name.to_owned(), value.to_owned());
+        }
         let runtime = CodexAdapter::with_deadlines(Deadlines {
             handshake: PATIENCE,
             ..Deadlines::default()

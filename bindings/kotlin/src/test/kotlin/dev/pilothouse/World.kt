@@ -172,7 +172,7 @@ internal class Host(dir: Path, model: Model) {
             [agents.codex]
             protocol = "codex"
             command = ["${given("PILOTHOUSE_CODEX")}", "app-server"]
-            env = { CODEX_HOME = "$codexHome", LOCAL_KEY = "local", HOME = "$home" }
+            env = { CODEX_HOME = "$codexHome", LOCAL_KEY = "local", TMPDIR = "/var/tmp", HOME = "$home" }
             """.trimIndent(),
         )
         val command = listOf(bin, "host", "--json", "--state", "$state", "--config", "$config", "--listen", "127.0.0.1:0")

@@ -44,7 +44,7 @@ class EndToEndWorld : ExternalResource() {
             [agents.codex]
             protocol = "codex"
             command = ["${place("codex")}", "app-server"]
-            env = { CODEX_HOME = "$home", LOCAL_KEY = "local", HOME = "${dir.resolve("home").apply { mkdirs() }}" }
+            env = { CODEX_HOME = "$home", LOCAL_KEY = "local", TMPDIR = "/var/tmp", HOME = "${dir.resolve("home").apply { mkdirs() }}" }
             """.trimIndent(),
         )
         host = launch("host", pilothouse("host") + listOf("--config", dir.resolve("host.toml").path, "--listen", "127.0.0.1:0", "--json"))
