@@ -32,6 +32,25 @@ pub(crate) struct Given {
     pub(crate) names: Option<String>,
 }
 
+/// A message as it reached the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// Unix ms.
+    pub(crate) at: u64,
+    pub(crate) pid: u32,
+    /// The agent's own name of the conversation.
+    pub(crate) session: String,
+}
+
+/// A message of the agent, as far as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// When it was whole, Unix ms.
+    pub(crate) at: u64,
+    pub(crate) pid: u32,
+    pub(crate) text: String,
+}
+
 /// What the log says.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Journal {
@@ -65,14 +84,51 @@ impl Journal {
         self.of("start").map(|line| line.pid).collect()
     }
 
-    /// When a message reached the agent, as a prompt or as words into a running turn; one element per time that it did.
-    pub(crate) fn arrivals(&self, name: &str) -> Vec<u64> {
+    /// Every agent process so far, with when it began.
+    pub(crate) fn started(&self) -> BTreeMap<u32, u64> {
+        self.of("start").map(|line| (line.pid, line.at)).collect()
+    }
+
+    /// Where a message reached the agent, as a prompt or as words into a running turn; one element per time that it did.
+    pub(crate) fn arrivals(&self, name: &str) -> Vec<Arrival> {
         let lines = self.lines.iter();
         lines
             .filter(|line| matches!(line.what.as_str(), "prompt" | "steer"))
             .filter(|line| line.text("name") == name)
-            .map(|line| line.at)
+            .map(|line| Arrival {
+                at: line.at,
+                pid: line.pid,
+                session: line.text("session").to_owned(),
+            })
             .collect()
+    }
+
+    /// The conversations that each process has opened.
+    pub(crate) fn sessions(&self) -> BTreeMap<u32, BTreeSet<String>> {
+        let mut sessions: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+        for line in self.of("session") {
+            let session = line.text("session").to_owned();
+            sessions.entry(line.pid).or_default().insert(session);
+        }
+        sessions
+    }
+
+    /// When the agent first did something at a message that its host sees: a word, a question or the end of its turn. Late
+    /// where it did something else first, which the log does not hold.
+    pub(crate) fn reacted(&self, name: &str) -> Option<u64> {
+        let of_it = |line: &&Line| match line.what.as_str() {
+            "said" | "end" => line.text("name") == name,
+            "ask" => line.text("request").split('.').next() == Some(name),
+            _ => false,
+        };
+        self.lines.iter().find(of_it).map(|line| line.at)
+    }
+
+    /// How often the agent was told to stop in a conversation in a span of time.
+    pub(crate) fn stops(&self, session: &str, from: u64, until: u64) -> usize {
+        self.of("cancel")
+            .filter(|line| line.text("session") == session && (from..=until).contains(&line.at))
+            .count()
     }
 
     /// When the agent had told the host that it took a message.
@@ -125,9 +181,14 @@ impl Journal {
     }
 
     /// What the agent said in the turn of a message, each of its messages by itself.
-    pub(crate) fn said(&self, name: &str) -> Vec<String> {
+    pub(crate) fn said(&self, name: &str) -> Vec<Word> {
         let said = self.of("said").filter(|line| line.text("name") == name);
-        said.map(|line| line.text("text").to_owned()).collect()
+        said.map(|line| Word {
+            at: line.at,
+            pid: line.pid,
+            text: line.text("text").to_owned(),
+        })
+        .collect()
     }
 
     /// How the turn of a message ended for the agent.

@@ -10,7 +10,6 @@
 #![expect(
     clippy::panic,
     clippy::expect_used,
-    clippy::print_stdout,
     clippy::print_stderr,
     reason = "a test program: a broken world ends the seed, and its report is what it prints"
 )]
@@ -20,6 +19,7 @@ mod driver;
 mod journal;
 mod oracle;
 mod phone;
+mod plants;
 mod play;
 mod run;
 mod stage;

@@ -1,7 +1,7 @@
 //! Plays a story, then lets everything come to rest.
 
 use crate::{
-    stage::{For, Stage, freeze, is_alive},
+    stage::{For, Stage, is_alive},
     story::{Action, Choice, How, Story, name},
 };
 use pilothouse_domain::{CommandBody, ThreadId};
@@ -89,10 +89,7 @@ fn act(stage: &mut Stage, action: Action) {
             stage.phones[device].restart();
         }
         Action::FreezeHost { ms } => {
-            stage.freeze_host(true);
-            pause(ms);
-            stage.freeze_host(false);
-            stage.count("stalls");
+            stage.freeze_host(ms);
         }
         Action::FreezeDevice { device, ms } => {
             stage.phones[device].freeze(true);
@@ -102,10 +99,7 @@ fn act(stage: &mut Stage, action: Action) {
         }
         Action::FreezeAgent { nth, ms } => {
             if let Some(pid) = stage.agent(nth) {
-                freeze(pid, true);
-                pause(ms);
-                freeze(pid, false);
-                stage.count("stalls");
+                stage.freeze(pid, ms);
             }
         }
         Action::Cut { device } => {

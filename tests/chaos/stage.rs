@@ -4,6 +4,7 @@ use crate::{
     asked::answer_of,
     journal::Journal,
     phone::Phone,
+    plants::Plant,
     story::{Choice, Family, How, Story},
 };
 use pilothouse_domain::{
@@ -17,7 +18,8 @@ use std::{
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    thread::sleep,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tempfile::TempDir;
 
@@ -48,7 +50,7 @@ pub(crate) struct Sent {
     pub(crate) at: u64,
 }
 
-/// A process that was killed, or ended itself.
+/// A process that was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kill {
     /// Unix ms.
@@ -57,13 +59,6 @@ pub(crate) struct Kill {
     pub(crate) agent: Option<u32>,
 }
 
-/// What is to be broken on purpose, to see that it is found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Plant(pub(crate) Option<String>);
-
-/// Faults that the agent's log is to hold; see tests/support/scripted.mjs.
-pub(crate) const AGENT_PLANTS: [&str; 5] = ["twice", "deaf", "mixed", "effects", "stuck"];
-
 /// A running world.
 pub(crate) struct Stage {
     pub(crate) host: Host,
@@ -71,6 +66,9 @@ pub(crate) struct Stage {
     pub(crate) proxies: Vec<Proxy>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) kills: Vec<Kill>,
+    /// Spans in which the host or an agent stood still or the host's disk was full, Unix ms.
+    pub(crate) stalls: Vec<(u64, u64)>,
+    host_full_since: Option<u64>,
     /// Ids of the threads that were made, by their place in the story.
     pub(crate) threads: BTreeMap<usize, String>,
     /// Counts of what was done, for the report.
@@ -111,11 +109,7 @@ fn config(story: &Story, root: &Path, plant: &Plant) -> String {
         "\"--store\"".to_owned(),
         text(&root.join("agent-store")),
     ];
-    if let Some(name) = plant
-        .0
-        .as_deref()
-        .filter(|name| AGENT_PLANTS.contains(name))
-    {
+    if let Some(name) = plant.of_agent() {
         command.extend(["\"--plant\"".to_owned(), Value::from(name).to_string()]);
     }
     format!(
@@ -157,6 +151,8 @@ impl Stage {
             phones: Vec::new(),
             sent: Vec::new(),
             kills: Vec::new(),
+            stalls: Vec::new(),
+            host_full_since: None,
             threads: BTreeMap::new(),
             done: BTreeMap::new(),
             host_up: true,
@@ -488,15 +484,28 @@ impl Stage {
         self.note(format!("agent {pid} is killed"));
     }
 
-    /// Stops the host's process for a while, or lets it go on.
-    pub(crate) fn freeze_host(&self, frozen: bool) {
+    /// Stops the host's process for a while.
+    pub(crate) fn freeze_host(&mut self, ms: u64) {
         if self.host_up {
-            freeze(self.host.process().id(), frozen);
+            self.freeze(self.host.process().id(), ms);
         }
+    }
+
+    /// Stops a process on whose records or words the judge counts for a while.
+    pub(crate) fn freeze(&mut self, pid: u32, ms: u64) {
+        let from = now();
+        freeze(pid, true);
+        sleep(Duration::from_millis(ms));
+        freeze(pid, false);
+        self.stalls.push((from, now()));
+        self.count("stalls");
     }
 
     /// Fills a disk to the last byte.
     pub(crate) fn fill(&mut self, host: bool) {
+        if host {
+            self.host_full_since.get_or_insert_with(now);
+        }
         let dir = if host {
             &self.host_disk
         } else {
@@ -526,6 +535,9 @@ impl Stage {
             &self.device_disk
         };
         if fs::remove_file(dir.join("filler")).is_ok() {
+            if host && let Some(since) = self.host_full_since.take() {
+                self.stalls.push((since, now()));
+            }
             self.note(format!(
                 "there is room again on the disk of {}",
                 if host { "the host" } else { "d0" }
@@ -535,7 +547,7 @@ impl Stage {
 }
 
 /// Stops a process for a while, or lets it go on.
-pub(crate) fn freeze(pid: u32, frozen: bool) {
+fn freeze(pid: u32, frozen: bool) {
     let signal = if frozen { Signal::STOP } else { Signal::CONT };
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);

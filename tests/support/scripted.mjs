@@ -28,7 +28,9 @@
 //   twice      every prompt is logged twice
 //   deaf       no prompt is logged
 //   mixed      every answer is logged as one to another request
-//   effects    every effect is logged twice, with its answer
+//   answers    every answer is logged twice
+//   effects    every effect is logged twice
+//   unread     no answer is logged
 //   stuck      no turn ends
 import fs from 'node:fs';
 import path from 'node:path';
@@ -51,14 +53,16 @@ function write(entry) {
   fs.fdatasyncSync(log);
 }
 
+const DOUBLED = { twice: 'prompt', answers: 'answer', effects: 'effect' };
+
 /** Notes what happened; a planted fault makes it a lie. */
 export function note(entry) {
   const { plant } = options;
   if (plant === 'deaf' && entry.log === 'prompt') return;
+  if (plant === 'unread' && entry.log === 'answer') return;
   if (plant === 'mixed' && entry.log === 'answer') entry = { ...entry, names: `other-${entry.request}` };
   write(entry);
-  if (plant === 'twice' && entry.log === 'prompt') write(entry);
-  if (plant === 'effects' && (entry.log === 'answer' || entry.log === 'effect')) write(entry);
+  if (entry.log === DOUBLED[plant]) write(entry);
 }
 
 let counter = 0;

@@ -1,7 +1,8 @@
 //! Messages: each one that was taken reached the agent once, or its stated fate is shown.
 
-use super::{Oracle, all_rows, shows};
+use super::{Effect, Oracle, all_rows, shows};
 use crate::{
+    journal::Arrival,
     stage::{For, Sent},
     story::Family,
 };
@@ -115,12 +116,26 @@ impl Oracle<'_> {
         sent: &Sent,
         name: &str,
         row: &Value,
-        arrivals: &[u64],
+        arrivals: &[Arrival],
         removed: &BTreeSet<String>,
     ) {
         let run = row["run"].as_str().unwrap_or_default();
         let arrived = !arrivals.is_empty();
-        match row["delivery"]["delivery"].as_str() {
+        let effect = Effect {
+            from: sent.at,
+            // An ACP agent confirms a message by nothing but what it does.
+            acknowledged: match self.story.family {
+                Family::Codex => self.journal.taken(name),
+                Family::Acp => self.journal.reacted(name),
+            },
+            processes: self.serving(sent, arrivals),
+        };
+        let delivery = row["delivery"]["delivery"].as_str();
+        let doubt = match arrived || delivery == Some("unknown") {
+            true => self.doubt(&effect),
+            false => None,
+        };
+        match delivery {
             // Of a message in the log only what went wrong is told.
             None | Some("started") if !arrived => self.found.wrong(
                 "lost",
@@ -129,9 +144,7 @@ impl Oracle<'_> {
             None | Some("started") => {}
             // An agent that died before it had taken it kept nothing of it.
             Some("failed")
-                if arrived
-                    && (self.journal.taken(name).is_some()
-                        || self.doubtful(sent.at, None).is_none()) =>
+                if arrived && (self.journal.taken(name).is_some() || doubt.is_none()) =>
             {
                 self.found.wrong(
                     "lost",
@@ -143,22 +156,18 @@ impl Oracle<'_> {
             }
             Some("failed") => self.found.refused += 1,
             Some("on_host") if removed.contains(run) && !arrived => self.found.refused += 1,
-            Some("unknown") => {
-                self.found
+            Some("unknown") => match doubt {
+                Some(doubt) => self
+                    .found
                     .unknown
-                    .push(format!("{name} (reached the agent: {arrived})"));
-                // An ACP agent confirms a message by nothing but what it does, at the latest by the end of its turn.
-                let taken = match self.story.family {
-                    Family::Codex => self.journal.taken(name),
-                    Family::Acp => self.journal.ended_at(name),
-                };
-                if self.doubtful(sent.at, taken).is_none() {
-                    self.found.wrong(
-                        "unknown",
-                        format!("{name}: nothing was killed that could have made it so"),
-                    );
-                }
-            }
+                    .push(format!("{name} (reached the agent: {arrived}; {doubt})")),
+                None => self.found.wrong(
+                    "unknown",
+                    format!(
+                        "{name}: no agent that had it was killed when that could have made it so"
+                    ),
+                ),
+            },
             _ => self.found.wrong(
                 "lost",
                 format!(

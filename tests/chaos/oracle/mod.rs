@@ -1,31 +1,35 @@
 //! The oracle: what reached the agent, by its own log, against what every device shows and what the host keeps.
 
+mod ends;
 mod messages;
 mod requests;
+mod words;
 
 use crate::{
-    journal::Journal,
+    journal::{Arrival, Journal},
     stage::{For, Kill, Sent, Stage, is_alive},
     story::Story,
 };
+use ends::{Effect, Ends, STARTING};
 use pilothouse_domain::{CommandId, Outcome};
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
 };
-
-/// How long after the agent's own word its host may not yet have recorded it, when a process is killed. Generous: the
-/// machine may be busy.
-const RECORDED_WITHIN_MS: u64 = 10_000;
 
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Each begins with what kind it is: `lost`, `duplicated`, `answer`, `view`, `digest`, `rebuild`, `unknown`, `process`.
     pub(crate) violations: Vec<String>,
-    /// Effects of which nobody can say whether they took place, with whether they did by the agent's log.
+    /// Effects of which nobody can say whether they took place, with whether they did by the agent's log, and which kill
+    /// made it so.
     pub(crate) unknown: Vec<String>,
+    /// Answers that are shown as concluded from the end of a turn that was stopped, and that the agent never had.
+    pub(crate) inferred: Vec<String>,
+    /// Kills while the agent's log shows an effect that may not have been acknowledged.
+    pub(crate) kills_in_doubt: u64,
     /// Messages and answers that were refused, with a stated reason.
     pub(crate) refused: u64,
 }
@@ -40,8 +44,21 @@ struct Oracle<'a> {
     stage: &'a mut Stage,
     story: &'a Story,
     journal: Journal,
+    ends: Ends,
+    /// Kills at which some effect was in doubt.
+    in_doubt: BTreeSet<usize>,
     dumps: Vec<Value>,
     found: Findings,
+}
+
+/// What the judge looks at, besides the agent's log: a fault may be planted in it.
+pub(crate) struct Evidence<'a> {
+    /// What each device shows.
+    pub(crate) dumps: Vec<Value>,
+    /// What was killed.
+    pub(crate) kills: Vec<Kill>,
+    /// The agent's log.
+    pub(crate) journal: &'a Journal,
 }
 
 /// Compares everything, while all is at rest.
@@ -49,19 +66,22 @@ pub(crate) fn judge(
     stage: &mut Stage,
     story: &Story,
     closing: &[String],
-    edit: impl Fn(&mut Vec<Value>),
+    edit: impl Fn(&mut Evidence<'_>),
 ) -> Findings {
-    let mut dumps: Vec<Value> = stage.phones.iter_mut().map(|phone| phone.dump()).collect();
-    edit(&mut dumps);
-    let ended = stage.journal().exits();
-    stage.kills.extend(ended.into_iter().map(|(at, pid)| Kill {
-        at,
-        agent: Some(pid),
-    }));
+    let journal = stage.journal();
+    let mut evidence = Evidence {
+        dumps: stage.phones.iter_mut().map(|phone| phone.dump()).collect(),
+        kills: stage.kills.clone(),
+        journal: &journal,
+    };
+    edit(&mut evidence);
+    let Evidence { dumps, kills, .. } = evidence;
     let mut oracle = Oracle {
-        journal: stage.journal(),
+        ends: Ends::of(&kills, &stage.stalls, &journal),
+        journal,
         stage,
         story,
+        in_doubt: BTreeSet::new(),
         dumps,
         found: Findings::default(),
     };
@@ -71,6 +91,7 @@ pub(crate) fn judge(
     oracle.words();
     oracle.closing(closing);
     oracle.rebuilt();
+    oracle.found.kills_in_doubt = oracle.in_doubt.len() as u64;
     oracle.found
 }
 
@@ -151,14 +172,55 @@ impl Oracle<'_> {
         }
     }
 
-    /// Kills at which it could not be known whether something reached the agent: after it was asked for and before the
-    /// agent's word of it can have been recorded.
-    fn doubtful(&self, from: u64, acknowledged: Option<u64>) -> Option<Kill> {
-        let until = acknowledged.map_or(u64::MAX, |at| at + RECORDED_WITHIN_MS);
-        let kills = self.stage.kills.iter();
-        kills
-            .copied()
-            .find(|kill| (from..=until).contains(&kill.at))
+    /// Counts the kills at which an effect was in doubt, and says what the first of them was.
+    fn doubt(&mut self, effect: &Effect) -> Option<String> {
+        let ends: Vec<_> = self.ends.in_doubt(effect).collect();
+        self.in_doubt.extend(ends.iter().map(|end| end.kill));
+        let end = ends.first()?;
+        let word = match effect.acknowledged {
+            None => "without a word of it".to_owned(),
+            Some(at) if at <= end.at => format!("{} ms after its word", end.at - at),
+            Some(at) => format!("{} ms before its word", at - end.at),
+        };
+        let agent = match end.process {
+            STARTING => "an agent that was being started".to_owned(),
+            process => format!("agent {process}"),
+        };
+        let after = end.at - effect.from;
+        Some(format!(
+            "{agent} ended {after} ms after it was sent, {word}"
+        ))
+    }
+
+    /// The agent processes that had a message, or were to get it: those that had opened its thread's conversation, or one
+    /// that no thread is known for, or one that was being started.
+    fn serving(&self, sent: &Sent, arrivals: &[Arrival]) -> BTreeSet<u32> {
+        if !arrivals.is_empty() {
+            return arrivals.iter().map(|arrival| arrival.pid).collect();
+        }
+        let mut own = BTreeSet::new();
+        let mut others = BTreeSet::new();
+        for other in &self.stage.sent {
+            if let For::Message { name } = &other.what {
+                let arrivals = self.journal.arrivals(name).into_iter();
+                let sessions = arrivals.map(|arrival| arrival.session);
+                if other.thread == sent.thread {
+                    own.extend(sessions);
+                } else {
+                    others.extend(sessions);
+                }
+            }
+        }
+        let opened = self.journal.sessions().into_iter();
+        opened
+            .filter(|(_, opened)| {
+                opened
+                    .iter()
+                    .any(|session| own.contains(session) || !others.contains(session))
+            })
+            .map(|(process, _)| process)
+            .chain([STARTING])
+            .collect()
     }
 
     fn outcome(&mut self, sent: &Sent) -> Option<(CommandId, Option<Outcome>)> {
@@ -203,91 +265,13 @@ impl Oracle<'_> {
             ),
         }
     }
-    /// The agent's words, against those shown in the runs of its messages.
-    fn words(&mut self) {
-        let dump = self.dumps[0].clone();
-        let names: Vec<String> = self
-            .stage
-            .sent
-            .iter()
-            .filter_map(|sent| match &sent.what {
-                For::Message { name } => Some(name.clone()),
-                _ => None,
-            })
-            .collect();
-        let mut runs: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (_, row) in all_rows(&dump) {
-            for name in names.iter().filter(|name| shows(row, name)) {
-                let run = row["run"].as_str().unwrap_or_default().to_owned();
-                runs.entry(run).or_default().push(name.clone());
-            }
-        }
-        for (run, names) in runs {
-            let mut said: Vec<String> = names
-                .iter()
-                .flat_map(|name| self.journal.said(name))
-                .collect();
-            let begun: Vec<String> = names
-                .iter()
-                .flat_map(|name| self.story_words(name))
-                .collect();
-            let spoken = all_rows(&dump)
-                .into_iter()
-                .map(|(_, row)| row)
-                .filter(|row| {
-                    row["kind"] == "assistant" && row["run"].as_str() == Some(run.as_str())
-                });
-            for row in spoken {
-                let text = row["text"].as_str().unwrap_or_default();
-                let bytes = row["bytes"].as_u64().unwrap_or_default() as usize;
-                let fits = |whole: &String| whole.starts_with(text) && whole.len() == bytes;
-                if let Some(at) = said.iter().position(fits) {
-                    said.remove(at);
-                } else if row["status"] == "completed"
-                    || !begun.iter().any(|whole| whole.starts_with(text))
-                {
-                    self.found.wrong(
-                        "view",
-                        format!(
-                            "{names:?}: the agent never said {bytes} bytes `{}` ({})",
-                            cut(text),
-                            row["status"]
-                        ),
-                    );
-                }
-            }
-            let ended = names.iter().filter_map(|name| self.journal.ended(name));
-            let well = ended.clone().count() > 0
-                && ended
-                    .clone()
-                    .all(|how| matches!(how.as_str(), "completed" | "end_turn"));
-            if well && !said.is_empty() && self.stage.kills.is_empty() {
-                self.found.wrong(
-                    "lost",
-                    format!(
-                        "{names:?}: the agent said `{}`, and it is not shown",
-                        cut(&said[0])
-                    ),
-                );
-            }
-        }
-    }
-
-    /// What the agent would say in whole at a message.
-    fn story_words(&self, name: &str) -> Vec<String> {
-        let number = name.strip_prefix('m').and_then(|n| n.parse::<usize>().ok());
-        let steps = number.and_then(|number| self.story.messages.get(number));
-        let steps = steps.and_then(Value::as_array).into_iter().flatten();
-        steps
-            .filter_map(|step| step["say"].as_str().map(str::to_owned))
-            .collect()
-    }
 
     /// The last message of every thread is answered as if nothing had been wrong; except that an agent that was killed
     /// before it had kept anything of a conversation has none to go on with, and that has to be said.
     fn closing(&mut self, names: &[String]) {
         for name in names {
-            if self.journal.said(name) == ["Fine."] {
+            let said = self.journal.said(name);
+            if matches!(said.as_slice(), [word] if word.text == "Fine.") {
                 continue;
             }
             let is_it =
@@ -324,10 +308,6 @@ impl Oracle<'_> {
                 .wrong("rebuild", "the ledger does not equal its log (see above)");
         }
     }
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(60).collect()
 }
 
 /// A thread's rows without those that are only this device's own: messages that were refused, which no log holds.

@@ -1,7 +1,12 @@
 //! Requests: each has at most one effective answer, the one that was taken, and never that of another request.
 
-use super::{Oracle, RECORDED_WITHIN_MS, all_rows};
-use crate::{asked::request_name, journal::Given, stage::For, story::Choice};
+use super::{Effect, Oracle, all_rows};
+use crate::{
+    asked::request_name,
+    journal::{Arrival, Given},
+    stage::For,
+    story::Choice,
+};
 use pilothouse_domain::Outcome;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,10 +15,14 @@ impl Oracle<'_> {
     pub(super) fn requests(&mut self) {
         let mut taken: BTreeMap<String, Vec<Choice>> = BTreeMap::new();
         let mut untold: BTreeSet<String> = BTreeSet::new();
+        // When each was first answered.
+        let mut first: BTreeMap<String, u64> = BTreeMap::new();
         for sent in self.stage.sent.clone() {
             let For::Answer { request, choice } = &sent.what else {
                 continue;
             };
+            let at = first.entry(request.clone()).or_insert(sent.at);
+            *at = sent.at.min(*at);
             match self.outcome(&sent) {
                 Some((_, Some(Outcome::Accepted { .. }))) => {
                     taken.entry(request.clone()).or_default().push(*choice);
@@ -72,10 +81,9 @@ impl Oracle<'_> {
             let rows = shown.get(request).map_or(&[][..], Vec::as_slice);
             match rows {
                 [] => {
-                    let died = self.stage.kills.iter().any(|kill| {
-                        kill.at + RECORDED_WITHIN_MS >= *at
-                            && kill.agent.is_none_or(|agent| agent == *pid)
-                    });
+                    let process = BTreeSet::from([*pid]);
+                    let until = self.ends.recorded(*at);
+                    let died = self.ends.between(&process, *at, until).is_some();
                     if !answers.is_empty() || !died {
                         self.found.wrong(
                             "lost",
@@ -85,13 +93,25 @@ impl Oracle<'_> {
                         );
                     }
                 }
-                [row] => self.request(request, *at, row, &answers),
+                [row] => {
+                    let effect = Effect {
+                        from: first.get(request).copied().unwrap_or(*at),
+                        // At the end of its turn it is known that it never had one.
+                        acknowledged: match answers.first() {
+                            Some((at, _)) => Some(*at),
+                            None => self.journal.ended_at(&message_of(request)),
+                        },
+                        processes: BTreeSet::from([*pid]),
+                    };
+                    self.request(request, *at, row, &answers, &effect);
+                }
                 more => self.found.wrong(
                     "duplicated",
                     format!("{request} is shown {} times: {more:?}", more.len()),
                 ),
             }
         }
+        self.inferred();
         for request in shown.keys().filter(|name| !asked.contains_key(*name)) {
             self.found.wrong(
                 "view",
@@ -100,45 +120,96 @@ impl Oracle<'_> {
         }
     }
 
-    fn request(&mut self, request: &str, asked_at: u64, row: &Value, answers: &[(u64, Given)]) {
+    /// The stops that the agent was told in the turn of a message, from a moment on; 0 where it did not end by one.
+    fn stops(&self, message: &str, from: u64) -> usize {
+        let ended = self.journal.ended(message);
+        let (Some("interrupted" | "cancelled"), Some(until)) =
+            (ended.as_deref(), self.journal.ended_at(message))
+        else {
+            return 0;
+        };
+        let turns = self.journal.arrivals(message);
+        let stops = |turn: &Arrival| self.journal.stops(&turn.session, from.max(turn.at), until);
+        turns.iter().map(stops).sum()
+    }
+
+    /// A turn has one open request at a time: its stops explain no more answers than there are stops.
+    fn inferred(&mut self) {
+        let mut answers: BTreeMap<String, usize> = BTreeMap::new();
+        for request in &self.found.inferred {
+            *answers.entry(message_of(request)).or_default() += 1;
+        }
+        for (message, count) in answers {
+            let stops = self.stops(&message, 0);
+            if count > stops {
+                self.found.wrong(
+                    "answer",
+                    format!("{count} answers in the turn of {message} are shown as given, by {stops} stops"),
+                );
+            }
+        }
+    }
+
+    fn request(
+        &mut self,
+        request: &str,
+        asked_at: u64,
+        row: &Value,
+        answers: &[(u64, Given)],
+        effect: &Effect,
+    ) {
         let status = &row["status"];
         let answered = answers.first();
         let word = status["status"].as_str().unwrap_or_default();
         let says = |given: &Given| says(status, given);
+        let unread = word == "answered" && answered.is_none();
+        let doubt = match answered.is_some() || unread || !status["answer"].is_null() {
+            true => self.doubt(effect),
+            false => None,
+        };
         match (word, answered) {
             ("answered", Some((_, given))) if says(given) => {}
-            ("answered", None) if status["delivery"] != "confirmed" => {
-                // Written to a process that was killed before it read it; or it met a turn that was just being stopped, from
-                // whose end the host could only conclude (DETAILS section 3: `inferred`).
-                let message = request.split('.').next().unwrap_or_default();
-                let stopped = status["delivery"] == "inferred"
-                    && matches!(
-                        self.journal.ended(message).as_deref(),
-                        Some("interrupted" | "cancelled")
-                    );
+            // It met a turn that was just being stopped, from whose end the host could only conclude (DETAILS section 3).
+            ("answered", None)
+                if status["delivery"] == "inferred"
+                    && self.stops(&message_of(request), asked_at) > 0 =>
+            {
+                self.found.inferred.push(request.to_owned());
+            }
+            // Written to a process that was killed before it read it.
+            ("answered", None) if status["delivery"] != "confirmed" && doubt.is_some() => {
+                let doubt = doubt.unwrap_or_default();
                 self.found
                     .unknown
-                    .push(format!("{request} (written, not read)"));
-                if !stopped && self.doubtful(asked_at, None).is_none() {
+                    .push(format!("{request} (written, not read; {doubt})"));
+            }
+            ("answered", None) => self.found.wrong(
+                "answer",
+                format!("{request} is shown as {status}, and the agent has no answer"),
+            ),
+            ("withdrawn" | "expired", None) => {}
+            ("lost", None) if status["answer"].is_null() => {
+                let killed = self.ends.between(&effect.processes, asked_at, u64::MAX);
+                if killed.is_none() {
                     self.found.wrong(
                         "lost",
-                        format!("{request} is shown as {status}, and the agent has no answer"),
+                        format!("{request} is shown as {status}, and its agent was not killed"),
                     );
                 }
             }
-            ("withdrawn" | "expired", None) => {}
-            ("lost", None) if status["answer"].is_null() => {}
             ("lost", answered) if !status["answer"].is_null() => {
-                self.found.unknown.push(format!(
-                    "{request} (reached the agent: {})",
-                    answered.is_some()
-                ));
-                let acknowledged = answered.map(|(at, _)| *at);
-                if self.doubtful(asked_at, acknowledged).is_none() {
-                    self.found.wrong(
+                let reached = answered.is_some();
+                match doubt {
+                    Some(doubt) => self
+                        .found
+                        .unknown
+                        .push(format!("{request} (reached the agent: {reached}; {doubt})")),
+                    None => self.found.wrong(
                         "unknown",
-                        format!("{request}: nothing was killed that could have made it so"),
-                    );
+                        format!(
+                            "{request}: its agent was not killed when that could have made it so"
+                        ),
+                    ),
                 }
                 if answered.is_some_and(|(_, given)| !says(given)) {
                     self.found.wrong(
@@ -157,6 +228,11 @@ impl Oracle<'_> {
                 .wrong("view", format!("{request} is not verified: {row}"));
         }
     }
+}
+
+/// The message in whose turn a request was asked.
+fn message_of(request: &str) -> String {
+    request.split('.').next().unwrap_or_default().to_owned()
 }
 
 /// Whether a request's shown answer is the one that the agent was given.
