@@ -11,6 +11,7 @@
 # Variables that a person may set:
 #   PILOTHOUSE_CACHE         where agents and other downloads are kept (default: .cache in the checkout)
 #   CARGO_TARGET_DIR         where cargo builds (default: target in the checkout)
+#   PILOTHOUSE_NO_STRACE     set where strace may not trace: power cuts and counts of syncs are left out
 
 ROOT="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
 # shellcheck disable=SC2034  # read by the scripts that source this file
