@@ -19,7 +19,9 @@
 //   asks-many         says a word and asks for a command, as often as the prompt's [[n:COUNT]] says; the Unix time, ms, of each
 //                     question and of its answer goes to FILE
 //   streams           says one message of [[n:COUNT]] pieces, 1,500 a second, then starts a command, asks for it, and ends; the
-//                     Unix time, ms, of its first piece goes to FILE
+//                     Unix times, ms, of its first and last piece go to FILE
+//   recites           says one message of the pieces in the JSON file [[pieces:PATH]], evenly in [[n:MS]] ms, and ends; the
+//                     Unix times, ms, of its first and last piece go to FILE
 // Scenarios of the process as a whole:
 //   mute              never answers anything, not even initialize
 //   dies-first        exits before it answers initialize
@@ -99,6 +101,19 @@ function say(turn, text) {
   item(turn, { type: 'agentMessage', id, text: '' }, { close: false });
   notify('item/agentMessage/delta', { threadId: turn.thread, turnId: turn.id, itemId: id, delta: text });
   item(turn, { type: 'agentMessage', id, text }, { open: false });
+}
+
+/** Says the pieces of a message at so many a millisecond from `began` on; gives the whole. */
+async function stream(turn, id, pieces, began, rate) {
+  let said = 0;
+  while (said < pieces.length) {
+    const due = Math.min(pieces.length, 1 + Math.floor((now() - began) * rate));
+    for (; said < due; said += 1) {
+      notify('item/agentMessage/delta', { threadId: turn.thread, turnId: turn.id, itemId: id, delta: pieces[said] });
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  return pieces.join('');
 }
 
 function begin(turn, prompt, clientId) {
@@ -228,22 +243,22 @@ const TURNS = {
     const id = fresh('msg');
     item(turn, { type: 'agentMessage', id, text: '' }, { close: false });
     const began = now();
-    let said = 0;
-    let text = '';
-    while (said < count) {
-      const due = Math.min(count, 1 + Math.floor((now() - began) * 1.5));
-      for (; said < due; said += 1) {
-        const delta = `w${said} `;
-        text += delta;
-        notify('item/agentMessage/delta', { threadId: turn.thread, turnId: turn.id, itemId: id, delta });
-      }
-      await new Promise((resolve) => setTimeout(resolve, 1));
-    }
-    fs.appendFileSync(file, `${JSON.stringify({ began, pieces: count, bytes: Buffer.byteLength(text) })}\n`);
+    const text = await stream(turn, id, Array.from({ length: count }, (_, n) => `w${n} `), began, 1.5);
+    fs.appendFileSync(file, `${JSON.stringify({ began, ended: now(), pieces: count, bytes: Buffer.byteLength(text) })}\n`);
     // The message is not closed yet: what comes now must not overtake its text.
     await askForCommand(turn);
     resolved(turn);
     item(turn, command(turn, 'completed'), { open: false });
+    item(turn, { type: 'agentMessage', id, text }, { open: false });
+    end(turn);
+  },
+  async recites(turn, prompt) {
+    const pieces = JSON.parse(fs.readFileSync(/\[\[pieces:([^\]]+)\]\]/.exec(prompt)[1], 'utf8'));
+    const id = fresh('msg');
+    item(turn, { type: 'agentMessage', id, text: '' }, { close: false });
+    const began = now();
+    const text = await stream(turn, id, pieces, began, pieces.length / countIn(prompt));
+    fs.appendFileSync(file, `${JSON.stringify({ began, ended: now(), pieces: pieces.length, bytes: Buffer.byteLength(text) })}\n`);
     item(turn, { type: 'agentMessage', id, text }, { open: false });
     end(turn);
   },

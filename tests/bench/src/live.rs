@@ -2,17 +2,18 @@
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use pilothouse_domain::{
-    AgentName, Answer, CommandBody, Digest, DispatchMode, HostId, Mode, OptionId, ThreadId,
-    WorkspaceId, thread::Selection,
+    AgentName, Answer, BlobHash, CommandBody, Cursor, Digest, DispatchMode, HostId, Mode, OptionId,
+    ThreadId, WorkspaceId, thread::Selection,
 };
 use pilothouse_engine::{
-    Batch, Core, CoreConfig, InboxRow, LinkState, NewCommand, Observation, Page, Query, Scope,
-    SystemPlatform, Ticket, TicketOutcome,
+    Batch, Core, CoreConfig, InboxRow, LinkState, NewCommand, Observation, Page, Query, QueryError,
+    Scope, SystemPlatform, Ticket, TicketOutcome,
 };
 use pilothouse_tests::{Host, places};
 use serde::de::DeserializeOwned;
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -60,8 +61,13 @@ impl World {
 
     /// A new device, paired and caught up.
     pub(crate) fn device(&self, name: &str) -> Result<Phone> {
+        self.device_through(name, None)
+    }
+
+    /// The same, at another address than the host's.
+    pub(crate) fn device_through(&self, name: &str, through: Option<SocketAddr>) -> Result<Phone> {
         let phone = Phone::open(&self.dir.join(name), name)?;
-        phone.pair(&self.host)?;
+        phone.pair_through(&self.host, through)?;
         Ok(phone)
     }
 
@@ -128,7 +134,11 @@ impl Phone {
 
     /// Pairs with a host and waits until everything of its list is here.
     pub(crate) fn pair(&self, host: &Host) -> Result<HostId> {
-        let code = host.pairing_code(None);
+        self.pair_through(host, None)
+    }
+
+    fn pair_through(&self, host: &Host, through: Option<SocketAddr>) -> Result<HostId> {
+        let code = host.pairing_code(through);
         let id = self
             .block(self.core.pair(&code))?
             .map_err(|error| anyhow!("pairing: {error}"))?;
@@ -185,10 +195,10 @@ impl Phone {
             .map_err(|error| anyhow!("submitting: {error}"))
     }
 
-    /// Waits until a command was taken.
-    pub(crate) fn taken(&self, ticket: &Ticket) -> Result<()> {
+    /// Waits until a command was taken; the log's place right after it.
+    pub(crate) fn taken(&self, ticket: &Ticket) -> Result<Cursor> {
         match self.block(ticket.outcome())? {
-            TicketOutcome::Accepted { .. } => Ok(()),
+            TicketOutcome::Accepted { cursor, .. } => Ok(cursor),
             other => bail!("a command was not taken: {other:?}"),
         }
     }
@@ -246,18 +256,37 @@ impl Phone {
         }
     }
 
-    /// Waits until a thread is held as it is at the host.
-    pub(crate) fn same_as(&self, host: HostId, thread: ThreadId, digest: Digest) -> Result<()> {
+    /// The digest of a thread as it is held here once it is as wanted, or after all patience.
+    pub(crate) fn digest_in_the_end(
+        &self,
+        host: HostId,
+        thread: ThreadId,
+        wanted: Digest,
+    ) -> Result<Digest> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let held = self.digest(host, thread);
-            if held.as_ref().is_ok_and(|held| *held == digest) {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                bail!("the device holds {held:?}, the host {digest}");
+            if Instant::now() > deadline || held.as_ref().is_ok_and(|held| *held == wanted) {
+                return held;
             }
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// How long the host takes to answer a question that costs it nothing: part of a text that it does not have, ms.
+    pub(crate) fn round_trip(&self, host: HostId) -> Result<f64> {
+        let query = Query::Body {
+            host,
+            hash: BlobHash::from_bytes([0x5a; 32]),
+            offset: 0,
+            len: 1,
+        };
+        let began = Instant::now();
+        match self.core.query(query) {
+            Err(QueryError::NotFound { .. } | QueryError::Refused { .. }) => {
+                Ok(began.elapsed().as_secs_f64() * 1000.0)
+            }
+            other => bail!("the host said {other:?} of a text that it does not have"),
         }
     }
 }

@@ -12,6 +12,7 @@ mod rebuild;
 mod rivals;
 mod streaming;
 mod tail;
+mod wire;
 
 use crate::{
     Arguments,
@@ -72,7 +73,7 @@ pub(crate) const GROUPS: &[Group] = &[
         When::Full,
         streaming::run,
     ),
-    group("decode", "decode and ingest", When::Full, decode::run),
+    group("decode", "decode and ingest", When::Quick, decode::run),
     group(
         "latency",
         "ask → notice, answer → told",
@@ -85,7 +86,7 @@ pub(crate) const GROUPS: &[Group] = &[
         When::Quick,
         devices::run,
     ),
-    group("host", "an idle host", When::Full, host::run),
+    group("host", "an idle host", When::Quick, host::run),
     group(
         "rivals",
         "the agents' own stores",
