@@ -16,8 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Least time between two batches of one observation, unless something that waits for a person, or an end, is in it.
-pub(crate) const FRAME: Duration = Duration::from_millis(16);
+/// Least time between two batches of one observation, a frame of a screen, unless something that waits for a person, or an
+/// end, is in it.
+pub(crate) const FRAME: Duration = Duration::from_micros(16_667);
 /// Time after which rendering that failed (a database that could not be read) is tried again.
 const RETRY: Duration = Duration::from_millis(250);
 
