@@ -22,6 +22,11 @@ pub(crate) fn rss(pid: u32) -> Result<u64> {
     Ok(status(&pid.to_string(), "VmRSS:")? * 1024)
 }
 
+/// Resident memory that a process has filled itself, bytes: without the program's file, whose size is the build's.
+pub(crate) fn own_pages(pid: u32) -> Result<u64> {
+    Ok(status(&pid.to_string(), "RssAnon:")? * 1024)
+}
+
 /// Resident memory of this process, bytes.
 pub(crate) fn own_rss() -> Result<u64> {
     Ok(status("self", "VmRSS:")? * 1024)
@@ -41,6 +46,13 @@ pub(crate) fn own_peak() -> Result<u64> {
 pub(crate) fn own_reads() -> Result<u64> {
     let text = fs::read_to_string("/proc/self/io").context("reading /proc/self/io")?;
     field(&text, "rchar:").context("/proc/self/io has no rchar")
+}
+
+/// Bytes that this process has moved by system calls, read and written.
+pub(crate) fn own_moved() -> Result<u64> {
+    let text = fs::read_to_string("/proc/self/io").context("reading /proc/self/io")?;
+    let of = |name| field(&text, name).with_context(|| format!("/proc/self/io has no {name}"));
+    Ok(of("rchar:")? + of("wchar:")?)
 }
 
 /// Processor time that a process has used, ended threads included; counted in ticks of 10 ms.
@@ -104,30 +116,54 @@ pub(crate) struct Wal {
     pub(crate) salt: u64,
 }
 
-/// Reads the write-ahead log beside a database.
-pub(crate) fn wal(database: &Path) -> Result<Wal> {
+/// Bytes of a log's header.
+const WAL_HEADER: usize = 32;
+
+fn open_wal(database: &Path) -> Result<fs::File> {
     let mut path = database.as_os_str().to_owned();
     path.push("-wal");
+    fs::File::open(&path).with_context(|| format!("opening {}", Path::new(&path).display()))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_be_bytes(four)
+}
+
+fn salts(header: &[u8]) -> (u32, u32) {
+    (word(header, 16), word(header, 20))
+}
+
+fn one_salt((first, second): (u32, u32)) -> u64 {
+    (u64::from(first) << 32) | u64::from(second)
+}
+
+/// Which beginning of the write-ahead log this is: another number means that it was begun anew.
+pub(crate) fn wal_beginning(database: &Path) -> Result<u64> {
+    let mut header = [0; WAL_HEADER];
+    open_wal(database)?
+        .read_exact(&mut header)
+        .context("reading the header of the write-ahead log")?;
+    Ok(one_salt(salts(&header)))
+}
+
+/// Reads the write-ahead log beside a database.
+pub(crate) fn wal(database: &Path) -> Result<Wal> {
     let mut bytes = Vec::new();
-    fs::File::open(&path)
-        .with_context(|| format!("opening {}", Path::new(&path).display()))?
-        .read_to_end(&mut bytes)?;
-    let word = |at: usize| {
-        let mut four = [0; 4];
-        four.copy_from_slice(&bytes[at..at + 4]);
-        u32::from_be_bytes(four)
-    };
+    open_wal(database)?.read_to_end(&mut bytes)?;
+    let word = |at: usize| word(&bytes, at);
     let mut found = Wal {
         bytes: bytes.len() as u64,
         ..Wal::default()
     };
-    if bytes.len() < 32 {
+    if bytes.len() < WAL_HEADER {
         return Ok(found);
     }
     let page = word(8) as usize;
-    let salts = (word(16), word(20));
-    found.salt = (u64::from(salts.0) << 32) | u64::from(salts.1);
-    let mut at = 32;
+    let salts = salts(&bytes);
+    found.salt = one_salt(salts);
+    let mut at = WAL_HEADER;
     while at + 24 + page <= bytes.len() && (word(at + 8), word(at + 12)) == salts {
         found.pages += 1;
         found.commits += u64::from(word(at + 4) > 0);
@@ -153,6 +189,12 @@ pub(crate) fn quantile<T: PartialOrd + Copy>(values: &mut [T], part: f64) -> Opt
 /// Milliseconds.
 pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
+}
+
+/// Megabytes, 10⁶ bytes.
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+pub(crate) fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
 }
 
 /// Mebibytes.
