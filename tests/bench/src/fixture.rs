@@ -19,7 +19,7 @@ use std::{
 };
 
 /// Raise it when what is generated changes.
-const GENERATOR: u32 = 2;
+const GENERATOR: u32 = 3;
 /// The seed of every fixture.
 pub(crate) const SEED: u64 = 20_261_130;
 /// Threads made at a time.
@@ -29,9 +29,9 @@ const AT_ONCE: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "lower")]
 pub(crate) enum Name {
-    /// One thread of 50 turns: for growth tests.
+    /// Half of [`Self::S`]: for growth tests.
     Xs,
-    /// One thread of 200 turns, 11 MB.
+    /// One thread of 200 turns, 12 MB.
     S,
     /// One thread of 1,000 turns and 20,000 items, 105 MB.
     L,
@@ -45,6 +45,8 @@ pub(crate) enum Name {
     A,
     /// One thread of 10,000 turns, 1 GB.
     Huge,
+    /// Half of [`Self::L`]: for growth tests.
+    Half,
 }
 
 /// What was made.
@@ -80,8 +82,15 @@ impl Fixture {
         self.made.thread
     }
 
+    /// Of its log, for people.
     pub(crate) fn megabytes(&self) -> u64 {
         self.made.log_bytes.div_ceil(1_000_000)
+    }
+
+    /// Of its log, for ratios.
+    #[expect(clippy::cast_precision_loss, reason = "sizes of megabytes")]
+    pub(crate) fn log_mb(&self) -> f64 {
+        self.made.log_bytes as f64 / 1e6
     }
 
     /// A copy that may be written to.
@@ -96,7 +105,48 @@ fn folder(root: &Path, name: Name) -> PathBuf {
     root.join(format!("{name:?}-g{GENERATOR}-s{SEED}-f{LOG_FORMAT}").to_lowercase())
 }
 
-/// The fixture, made in a process of its own if it is not there.
+/// What the documentation says of a fixture: log, MB; items of all its threads; threads.
+fn documented(name: Name) -> (f64, u64, u64) {
+    match name {
+        Name::Xs => (5.5, 1_100, 1),
+        Name::S => (11.8, 2_200, 1),
+        Name::Half => (52.5, 10_000, 1),
+        Name::L => (105.0, 20_000, 1),
+        Name::Huge => (1_050.0, 200_000, 1),
+        Name::Few => (1.0, 200, 500),
+        Name::Many => (100.0, 20_000, 50_000),
+        Name::Deep => (300.0, 170_000, 1),
+        Name::A => (40.0, 22_000, 1),
+    }
+}
+
+/// Share by which a fixture may differ from what is documented.
+const TOLERANCE: f64 = 0.05;
+
+/// Checks that a fixture is as large as its rows say.
+#[expect(clippy::cast_precision_loss, reason = "sizes of megabytes")]
+fn as_documented(name: Name, made: &Made) -> Result<()> {
+    let (megabytes, items, threads) = documented(name);
+    let near = |is: f64, said: f64| (is / said - 1.0).abs() <= TOLERANCE;
+    ensure!(
+        near(made.log_bytes as f64 / 1e6, megabytes)
+            && near(made.items as f64, items as f64)
+            && made.threads == threads,
+        "fixture {name:?} has a log of {:.2} MB, {} items and {} threads; documented are {megabytes} MB, {items} and \
+         {threads}",
+        made.log_bytes as f64 / 1e6,
+        made.items,
+        made.threads,
+    );
+    ensure!(
+        name != Name::Deep || made.entries > 600_000,
+        "fixture {name:?} has {} entries, more than 600,000 are documented",
+        made.entries
+    );
+    Ok(())
+}
+
+/// The fixture, made in a process of its own if it is not there; as large as [`documented`] within 5 %.
 pub(crate) fn get(root: &Path, name: Name) -> Result<Fixture> {
     let dir = folder(root, name);
     if !dir.join("made.json").exists() {
@@ -114,10 +164,9 @@ pub(crate) fn get(root: &Path, name: Name) -> Result<Fixture> {
     }
     let made =
         fs::read(dir.join("made.json")).with_context(|| format!("reading {}", dir.display()))?;
-    Ok(Fixture {
-        made: serde_json::from_slice(&made)?,
-        dir,
-    })
+    let made: Made = serde_json::from_slice(&made)?;
+    as_documented(name, &made)?;
+    Ok(Fixture { made, dir })
 }
 
 fn shape(name: Name) -> (u64, Shape) {
@@ -128,8 +177,9 @@ fn shape(name: Name) -> (u64, Shape) {
         ends: true,
     };
     match name {
-        Name::Xs => (50, Shape { items: 10, ..plain }),
+        Name::Xs => (100, Shape { items: 10, ..plain }),
         Name::S => (200, Shape { items: 10, ..plain }),
+        Name::Half => (500, plain),
         Name::L => (1_000, plain),
         Name::Huge => (10_000, plain),
         Name::Few | Name::Many => (

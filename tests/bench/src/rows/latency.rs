@@ -13,6 +13,14 @@ struct Asked {
     told: f64,
 }
 
+/// What the later half took by what the earlier took, each by its lower quarter: what disturbs a machine makes single ones
+/// slower, a thread that grew twice as long makes all of them so.
+fn later_by_earlier(values: &[f64]) -> Option<f64> {
+    let (earlier, later) = values.split_at(values.len() / 2);
+    let quarter = |half: &[f64]| quantile(&mut half.to_vec(), 0.25);
+    Some(quarter(later)? / quarter(earlier)?)
+}
+
 pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
     let scratch = context.scratch()?;
     let world = World::start(scratch.path(), scratch.path().join("state"))?;
@@ -75,8 +83,24 @@ pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
                 .note(format!("median {p50:.1}")),
         )
     };
+    let growth = [&to_notice, &to_told]
+        .map(|values| later_by_earlier(values))
+        .into_iter()
+        .collect::<Option<Vec<f64>>>()
+        .context("values")?;
     Ok(vec![
         line("question asked → notice on the device", &mut to_notice)?,
         line("answer submitted → agent told", &mut to_told)?,
+        Row::at_most(
+            format!("the later half of {count} by the earlier, the worse of both"),
+            growth.iter().copied().fold(0.0, f64::max),
+            1.3,
+            "× the time",
+        )
+        .gate()
+        .note(format!(
+            "notice {:.2}, told {:.2}; lower quarters",
+            growth[0], growth[1]
+        )),
     ])
 }
