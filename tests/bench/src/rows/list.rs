@@ -53,10 +53,10 @@ pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
         )
         .gate()
         .note(format!(
-            "median {:.1}; {} rows in the first batch, memory {:.0} MiB",
+            "median {:.1}; {} rows in the first batch, memory {:.0} MB",
             quantile(&mut b, 0.5).unwrap_or(0.0),
             shown.1,
-            measure::mib(rss.1)
+            measure::mb(rss.1)
         )),
         Row::at_most(
             "first list, 50,000 by 500 threads",
@@ -66,9 +66,9 @@ pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
         )
         .gate()
         .note(format!(
-            "500: {best_few:.1} ms, {} rows, memory {:.0} MiB",
+            "500: {best_few:.1} ms, {} rows, memory {:.0} MB",
             shown.0,
-            measure::mib(rss.0)
+            measure::mb(rss.0)
         )),
     ])
 }

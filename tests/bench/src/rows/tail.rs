@@ -119,18 +119,18 @@ fn both(context: &Context, small: &Fixture, large: &Fixture) -> Result<Vec<Row>>
     table.push(
         Row::at_most(
             format!("memory grown by opening {} MB", large.megabytes()),
-            measure::mib(b.opening_rss),
+            measure::mb(b.opening_rss),
             4.0,
-            "MiB",
+            "MB",
         )
         .gate(),
     );
     table.push(
         Row::at_most(
             format!("peak of memory, scroll through {} MB", large.megabytes()),
-            measure::mib(b.scroll_peak),
+            measure::mb(b.scroll_peak),
             24.0,
-            "MiB",
+            "MB",
         )
         .gate()
         .note(format!("{} items in {:.0} ms", b.items, b.scroll_ms)),
