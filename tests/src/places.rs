@@ -81,7 +81,11 @@ pub fn agent_home(home: &Path) {
     std::os::unix::fs::symlink(&cache, home.join(".cache")).expect("a link to the cache");
 }
 
-fn pinned(agent: &str) -> PathBuf {
+/// An agent that `scripts/agents` has installed or now installs, by its name in agents.lock.
+///
+/// # Panics
+/// It cannot be installed.
+pub fn pinned(agent: &str) -> PathBuf {
     let output = Command::new(root().join("scripts/agents"))
         .arg(agent)
         .output()

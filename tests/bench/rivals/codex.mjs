@@ -6,19 +6,15 @@
 // TEXTS holds a JSON string a line, one a turn. The turns are driven through codex with the scripted model; then the call is
 // made 21 times. Prints {turns, bytes, best_ms, median_ms, resume_ms, answer_bytes}.
 import { spawn, spawnSync } from 'node:child_process';
-import fs from 'node:fs';
 import path from 'node:path';
 import readline from 'node:readline';
+import { bytesOf, often, patience, script, startModel, texts as read, timed } from './agents.mjs';
 
 const [codex, modelServer, agents, dir, textsFile, limit] = process.argv.slice(2);
-const texts = fs.readFileSync(textsFile, 'utf8').split('\n').filter(Boolean).map((line) => JSON.parse(line));
-const model = spawn(process.execPath, [modelServer, '0', '--exit-with-stdin'], { stdio: ['pipe', 'pipe', 'inherit'] });
-const port = await new Promise((resolve) => {
-  readline.createInterface({ input: model.stdout }).on('line', (line) => {
-    const found = /model on (\d+)/.exec(line);
-    if (found) resolve(found[1]);
-  });
-});
+patience(600);
+const texts = read(textsFile);
+const model = await startModel(modelServer);
+const port = String(model.port);
 const home = path.join(dir, 'codex-home');
 if (spawnSync(agents, ['home', home, port]).status !== 0) throw new Error('scripts/agents home failed');
 
@@ -62,8 +58,7 @@ const opened = await agent.call('thread/start', { cwd: dir, approvalPolicy: 'nev
 const threadId = opened.thread.id;
 for (const [n, text] of texts.entries()) {
   const name = `turn${n}`;
-  const put = await fetch(`http://127.0.0.1:${port}/_script/${name}`, { method: 'PUT', body: JSON.stringify([{ text, chunk: 8192 }]) });
-  if (!put.ok) throw new Error(`the model took no script: ${put.status}`);
+  await script(port, name, [{ text, chunk: 8192 }]);
   await agent.turn(threadId, `turn ${n}: please go on [[script:${name}]]`);
 }
 agent.child.kill();
@@ -71,24 +66,13 @@ agent.child.kill();
 // A new process, as a host's would be that looks at a conversation again.
 agent = start();
 await agent.hello();
-const timed = async (work) => {
-  const began = performance.now();
-  const value = await work();
-  return [performance.now() - began, value];
-};
 const [resumed] = await timed(() => agent.call('thread/resume', { threadId }));
-const times = [];
-let page;
-for (let n = 0; n < 21; n += 1) {
-  const [took, value] = await timed(() => agent.call('thread/turns/list', { threadId, limit: Number(limit), itemsView: 'full' }));
-  times.push(took);
-  page = value;
-}
-if (page.data.length !== Number(limit)) throw new Error(`${page.data.length} turns came`);
+const { best_ms, median_ms, last } = await often(() =>
+  agent.call('thread/turns/list', { threadId, limit: Number(limit), itemsView: 'full' }),
+);
+if (last.data.length !== Number(limit)) throw new Error(`${last.data.length} turns came`);
 const answer_bytes = agent.size();
-times.sort((a, b) => a - b);
-const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-console.log(JSON.stringify({ turns: texts.length, bytes, best_ms: times[0], median_ms: times[10], resume_ms: resumed, answer_bytes }));
+console.log(JSON.stringify({ turns: texts.length, bytes: bytesOf(texts), best_ms, median_ms, resume_ms: resumed, answer_bytes }));
 agent.child.kill();
-model.kill();
+model.stop();
 process.exit(0);
