@@ -97,7 +97,6 @@ pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
             1.3,
             "× the time",
         )
-        .gate()
         .note(format!(
             "notice {:.2}, told {:.2}; lower quarters",
             growth[0], growth[1]

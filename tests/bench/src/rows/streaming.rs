@@ -204,7 +204,7 @@ impl Stream {
 fn pace(seen: &Seen, sent: &Stream) -> Result<Row> {
     let mut gaps = seen.gaps.clone();
     ensure!(
-        gaps.len() > 100,
+        gaps.len() > 20,
         "text came in {} batches: nothing can be said of their pace",
         gaps.len() + 1
     );
