@@ -268,23 +268,7 @@ impl BoundProcess {
     /// # Errors
     /// `NotFound` once it has ended.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        let alive = lock(&self.alive);
-        if !*alive {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "the agent's process has ended",
-            ));
-        }
-        // While it lives its children can be told from strangers, whatever they did to their environment.
-        let below = match signal {
-            Signal::KILL => descendants::of(self.id()),
-            _ => Vec::new(),
-        };
-        kill_process_group(self.pid, signal)?;
-        for held in below {
-            held.kill();
-        }
-        Ok(())
+        send(self.pid, &self.alive, signal)
     }
 
     /// A step of an interrupt beyond the protocol's own.
@@ -309,10 +293,34 @@ impl BoundProcess {
                 return;
             }
             // It may have ended this instant.
-            let _ = self.signal(signal);
+            let (pid, alive) = (self.pid, Arc::clone(&self.alive));
+            // Killing reads all of /proc.
+            let _ = tokio::task::spawn_blocking(move || send(pid, &alive, signal)).await;
         }
         self.exited().await;
     }
+}
+
+/// Sends a signal to a process group while its leader lives; SIGKILL also to everything else that it started.
+fn send(pid: Pid, alive: &Mutex<bool>, signal: Signal) -> io::Result<()> {
+    // While it lives its children can be told from strangers, whatever they did to their environment. They are held before
+    // the lock is, which whoever waits for its end needs: if it lives after that, its number was its own all the time.
+    let below = match signal {
+        Signal::KILL => descendants::of(pid.as_raw_nonzero().get().unsigned_abs()),
+        _ => Vec::new(),
+    };
+    let alive = lock(alive);
+    if !*alive {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "the agent's process has ended",
+        ));
+    }
+    kill_process_group(pid, signal)?;
+    for held in below {
+        held.kill();
+    }
+    Ok(())
 }
 
 impl Drop for BoundProcess {
