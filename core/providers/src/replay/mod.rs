@@ -155,7 +155,12 @@ impl ProviderAdapter for ReplayAdapter {
                 problem,
             };
             // Read again: it may have been mended, or have gone.
-            let (inner, _) = open(&self.command).map_err(|error| failed(error.to_string()))?;
+            let command = self.command.clone();
+            // Up to 64 MB of it.
+            let opened = tokio::task::spawn_blocking(move || open(&command)).await;
+            let (inner, _) = opened
+                .map_err(|error| failed(error.to_string()))?
+                .map_err(|error| failed(error.to_string()))?;
             let own = match launch.wrapper.first() {
                 Some(own) => own.clone(),
                 None => std::env::current_exe()
