@@ -1,9 +1,9 @@
 //! What codex can do as measured, and how our modes are said in its words (docs/agents-probes.md).
 
-use crate::rpc::date::day;
+use crate::rpc::{date::day, facts};
 use pilothouse_domain::{
-    Capabilities, CapabilityFlag, CapabilityValue, Mode,
-    capability::{Detail, Fact, Source, Strength},
+    Capabilities, CapabilityValue, Mode,
+    capability::{Fact, Source},
 };
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -76,35 +76,7 @@ pub fn capabilities() -> Capabilities {
         version: 1,
         ..Capabilities::default()
     };
-    for &flag in CapabilityFlag::ALL {
-        let entry = &table["facts"][flag.name()];
-        let (value, detail) = match entry.as_str() {
-            Some("yes") => (CapabilityValue::Yes, None),
-            Some("no") => (CapabilityValue::No, None),
-            Some("strong") => (
-                CapabilityValue::Yes,
-                Some(Detail::Strength(Strength::Strong)),
-            ),
-            Some("client_loss_only") => (
-                CapabilityValue::No,
-                Some(Detail::Survives {
-                    client_loss: true,
-                    runtime_loss: false,
-                }),
-            ),
-            _ => continue,
-        };
-        known.learn(
-            flag,
-            Fact {
-                value,
-                detail,
-                source: Source::Profile,
-                version: MEASURED_VERSION.to_owned(),
-                observed_at: MEASURED_AT.to_owned(),
-            },
-        );
-    }
+    facts::learn(&mut known, &table["facts"], MEASURED_VERSION, MEASURED_AT);
     known
 }
 

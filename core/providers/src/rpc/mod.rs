@@ -7,6 +7,7 @@ pub(crate) mod answers;
 pub(crate) mod asked;
 pub(crate) mod bounded;
 pub(crate) mod date;
+pub(crate) mod facts;
 pub(crate) mod form;
 pub(crate) mod frames;
 pub(crate) mod life;
