@@ -1,6 +1,6 @@
 //! One running agent: its pipes, the calls that wait, the answers that are to be confirmed.
 
-use super::{CallFailure as _, Peer, Received, asked::AnswerProblem, life};
+use super::{CallFailure as _, Peer, Received, asked::AnswerProblem, frames::FRAME_LIMIT, life};
 use crate::{
     contract::{EventSender, RespondError, Response, RuntimeEvents},
     process::{BoundProcess, Exit, Life, StopTimers},
@@ -29,8 +29,10 @@ const WRITE_QUEUE: usize = 1024;
 const READ: usize = 64 * 1024;
 /// Unreadable lines in a row after which it is no agent of this family that speaks.
 pub(crate) const UNREADABLE_LIMIT: u32 = 1000;
-/// Events that are held back until the handshake is over.
+/// Events that are held back until the handshake is over; those after are not told, which is.
 const HELD_EVENTS: usize = 4096;
+/// Bytes of output whose events are held back.
+const HELD_BYTES: u64 = 2 * FRAME_LIMIT as u64;
 /// Bytes of stderr in an error or an end.
 pub(crate) const STDERR_SHOWN: usize = 2 * 1024;
 /// How long output may still be read after the process has ended: a grandchild can hold the pipe open.
@@ -114,7 +116,7 @@ impl<P: Peer> Session<P> {
         let outlet = Outlet {
             session: Arc::clone(&session),
             events,
-            held: Some(Vec::new()),
+            held: Some(Held::default()),
         };
         tokio::spawn(outlet.run(pipes.stdout, ready));
         session
@@ -260,7 +262,43 @@ struct Outlet<P: Peer> {
     session: Arc<Session<P>>,
     events: EventSender,
     /// Events from before the end of the handshake.
-    held: Option<Vec<ProviderEvent>>,
+    held: Option<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    events: Vec<ProviderEvent>,
+    /// How many there was no room for.
+    dropped: usize,
+}
+
+impl Held {
+    fn hold(&mut self, events: Vec<ProviderEvent>, heard: u64) {
+        let room = match heard {
+            ..=HELD_BYTES => HELD_EVENTS.saturating_sub(self.events.len()),
+            _ => 0,
+        };
+        self.dropped += events.len().saturating_sub(room);
+        self.events.extend(events.into_iter().take(room));
+    }
+
+    /// The events after the handshake's own, with a word on what is missing.
+    fn after(self, mut first: Vec<ProviderEvent>) -> Vec<ProviderEvent> {
+        first.extend(self.events);
+        if self.dropped > 0 {
+            first.push(ProviderEvent {
+                place: NativePlace::default(),
+                kind: ProviderEventKind::Unknown {
+                    label: "events before the end of the handshake".to_owned(),
+                    raw: format!(
+                        "{} of them are not shown: there were too many",
+                        self.dropped
+                    ),
+                },
+            });
+        }
+        first
+    }
 }
 
 impl<P: Peer> Outlet<P> {
@@ -279,9 +317,9 @@ impl<P: Peer> Outlet<P> {
         loop {
             tokio::select! {
                 first = &mut ready, if self.held.is_some() && !refused => match first {
-                    Ok(mut first) => {
-                        first.extend(self.held.take().unwrap_or_default());
-                        self.send(first).await;
+                    Ok(first) => {
+                        let held = self.held.take().unwrap_or_default();
+                        self.send(held.after(first)).await;
                     }
                     Err(_) => refused = true,
                 },
@@ -330,11 +368,11 @@ impl<P: Peer> Outlet<P> {
         session.close_input();
         if self.held.is_some()
             && !refused
-            && let Ok(mut first) = ready.await
+            && let Ok(first) = ready.await
         {
             // It ended between the end of its handshake and the first events.
-            first.extend(self.held.take().unwrap_or_default());
-            self.send(first).await;
+            let held = self.held.take().unwrap_or_default();
+            self.send(held.after(first)).await;
         }
         if self.held.is_none() {
             let end = self.end(exit, broken, stopped).await;
@@ -413,10 +451,7 @@ impl<P: Peer> Outlet<P> {
             return;
         }
         match &mut self.held {
-            Some(held) => {
-                let room = HELD_EVENTS.saturating_sub(held.len());
-                held.extend(events.into_iter().take(room));
-            }
+            Some(held) => held.hold(events, self.session.heard.load(Ordering::Relaxed)),
             None => self.send(events).await,
         }
     }
