@@ -1,22 +1,24 @@
 //! The codec: bytes from an agent in, events and frames for it out. No clock, no process, no waiting.
 
 use super::{
+    content::id_of,
     conversation::Conversation,
+    conversations::Conversations,
     outgoing::{self, Call},
-    profile::{self, Quirks},
+    profile::{self, Missing, Quirks},
     replies::{self, CallError, Reply},
-    requests, updates,
+    requests,
+    tools::Tool,
 };
 use crate::rpc::{
     self, Peer,
-    asked::{AnswerProblem, Opened, Requests, request_id},
+    asked::{AnswerProblem, Requests},
     bounded::Bounded,
     event,
-    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, text_of},
+    frames::{FRAME_LIMIT, Frame, Lines, RpcError, cut, head},
 };
 use pilothouse_domain::{
-    Answer, NativeId, ProviderEventKind, Subject,
-    provider_event::{NativePlace, Resolution},
+    Answer, ItemStatus, NativeId, ProviderEventKind, Subject, provider_event::NativePlace,
     request::RequestKind,
 };
 use serde_json::Value;
@@ -24,8 +26,8 @@ use std::collections::BTreeMap;
 
 /// Calls of ours that may wait at a time.
 const WAITING_CALLS: usize = 1024;
-/// Conversations of one process that are known, its subagents' included.
-const CONVERSATIONS: usize = 256;
+/// Subagents of one process that are known.
+const CHILDREN: usize = 1024;
 /// Links to be opened that are remembered until the agent says that they were.
 const LINKS: usize = 256;
 
@@ -44,14 +46,18 @@ pub struct Codec {
     pub(super) quirks: Quirks,
     /// With these words the agent says that a turn failed which it ends as if it had not.
     pub(super) failures: Vec<String>,
-    pub(super) conversations: Bounded<Conversation>,
+    /// With these errors it says that a conversation is not there.
+    missing: Vec<Missing>,
+    pub(super) conversations: Conversations,
     /// Subagents' conversations, with the one they work for.
     pub(super) children: Bounded<NativeId>,
     /// The conversation that this process serves: what names none belongs to it.
-    home: Option<NativeId>,
+    pub(super) home: Option<NativeId>,
     pub(super) requests: Requests,
     /// Requests to open a link, by the link's id.
-    links: Bounded<NativeId>,
+    pub(super) links: Bounded<NativeId>,
+    /// What a call of ours ended, to be told with what comes next.
+    late: Vec<Received>,
     unreadable_in_a_row: u32,
 }
 
@@ -66,11 +72,13 @@ impl Codec {
             calls: BTreeMap::new(),
             quirks: Quirks::default(),
             failures: Vec::new(),
-            conversations: Bounded::new(CONVERSATIONS),
-            children: Bounded::new(CONVERSATIONS),
+            missing: Vec::new(),
+            conversations: Conversations::default(),
+            children: Bounded::new(CHILDREN),
             home: None,
             requests: Requests::default(),
             links: Bounded::new(LINKS),
+            late: Vec::new(),
             unreadable_in_a_row: 0,
         }
     }
@@ -88,14 +96,16 @@ impl Codec {
         self.next_call = self.next_call.max(id.saturating_add(1));
         match &call {
             Call::Load { session, .. } | Call::Resume { session, .. } => {
-                self.conversation(session).loading = true;
+                self.conversations.ours(session).loading = true;
             }
             Call::Prompt { session, turn, .. } => {
-                let turn = turn.clone();
+                self.conversations.ours(session);
+                // What was said between two turns belongs to the one before.
+                let mut late = std::mem::take(&mut self.late);
+                self.hush(session, &mut late);
+                self.late = late;
                 let known = self.conversation(session);
-                known.turn = Some(turn);
-                // What was said between two turns was closed as it came.
-                known.speaking = None;
+                known.turn = Some(turn.clone());
                 known.last_words.clear();
             }
             _ => {}
@@ -154,10 +164,9 @@ impl Codec {
         self.requests.ids()
     }
 
-    /// Bytes held in buffers and for tools at the moment.
+    /// Bytes held in buffers, of conversations and for requests at the moment.
     pub fn held_bytes(&self) -> usize {
-        let tools = self.conversations.values().map(Conversation::held);
-        self.lines.held() + tools.sum::<usize>()
+        self.lines.held() + self.conversations.held() + self.requests.held()
     }
 
     /// Unreadable lines since the last readable frame.
@@ -203,7 +212,7 @@ impl Codec {
         answer: &Answer,
     ) -> Result<Vec<u8>, AnswerProblem> {
         let (id, result) = self.requests.answer(request, answer)?;
-        if let Some(pending) = self.requests.take(request)
+        if let Some(pending) = self.take_request(request)
             && let Answer::Choose { option, .. } = answer
             && requests::refuses(&pending.opened, option)
             && let Some(item) = &pending.opened.item
@@ -224,6 +233,11 @@ impl Codec {
         self.requests.is_same(request, thread, kind, shown)
     }
 
+    /// Something to be told with what comes next, in what runs then.
+    pub(super) fn tell(&mut self, kind: ProviderEventKind) {
+        event(&mut self.late, NativePlace::default(), kind);
+    }
+
     /// An id of ours that no other life of the process has.
     pub(super) fn mint(&mut self, what: &str) -> String {
         let id = self.next_id;
@@ -238,14 +252,32 @@ impl Codec {
 
     /// The conversation that a frame names, or the one that this process serves.
     pub(super) fn session_of(&self, params: &Value) -> Option<NativeId> {
-        text_of(params, "sessionId")
-            .map(NativeId)
-            .or_else(|| self.home.clone())
+        id_of(params, "sessionId").or_else(|| self.home.clone())
+    }
+
+    /// The conversation of ours for which a subagent's works. One that nobody announced works for the one that this process
+    /// serves, or what it asks would be asked nowhere; but it may be the one whose start is not answered yet.
+    fn root_of(&self, session: &NativeId) -> Option<NativeId> {
+        if self.conversations.is_ours(session) {
+            return None;
+        }
+        let announced = self.children.get(session);
+        let is_starting = || {
+            let mut calls = self.calls.values();
+            calls.any(|call| match call {
+                Call::New { .. } => true,
+                Call::Foreign { method } => method == "session/fork",
+                _ => false,
+            })
+        };
+        announced
+            .or_else(|| self.home.as_ref().filter(|_| !is_starting()))
+            .cloned()
     }
 
     /// Where something in that conversation happens now. What comes between two turns belongs to the last one.
     pub(super) fn place(&self, session: &NativeId) -> NativePlace {
-        let root = self.children.get(session).cloned();
+        let root = self.root_of(session);
         let turn = self
             .conversations
             .get(session)
@@ -260,7 +292,7 @@ impl Codec {
     }
 
     fn take(&mut self, frames: Vec<Frame>) -> Vec<Received> {
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.late);
         for frame in frames {
             match &frame {
                 Frame::Unreadable { .. } => {
@@ -277,8 +309,43 @@ impl Codec {
                 }
                 Frame::Oversized { bytes, raw } => self.oversized(bytes, raw, &mut out),
             }
+            self.fit(&mut out);
         }
         out
+    }
+
+    /// Gives up what is remembered beyond its bound, and says so.
+    fn fit(&mut self, out: &mut Vec<Received>) {
+        let (open, gone) = self.conversations.fit();
+        if gone == 0 {
+            return;
+        }
+        for (session, tool) in open {
+            self.gave_up(&session, &tool, out);
+        }
+        let message = format!(
+            "{gone} of the agent's tools and lists were forgotten: they are too many, or too large"
+        );
+        event(
+            out,
+            NativePlace::default(),
+            ProviderEventKind::Diagnostic { message },
+        );
+    }
+
+    /// Closes an open tool that is forgotten.
+    pub(super) fn gave_up(&self, session: &NativeId, tool: &Tool, out: &mut Vec<Received>) {
+        let mut place = self.place(session);
+        if tool.turn.is_some() {
+            place.turn.clone_from(&tool.turn);
+        }
+        let kind = ProviderEventKind::ItemClosed {
+            item: tool.item.clone(),
+            status: ItemStatus::Unfinished,
+            content: tool.unfinished(),
+            client_id: None,
+        };
+        event(out, place, kind);
     }
 
     /// Something that this version cannot read: shown as it is.
@@ -333,7 +400,7 @@ impl Codec {
             event(out, place, ProviderEventKind::Diagnostic { message });
             return;
         };
-        let result = result.map_err(|error| replies::call_error(&call, &error));
+        let result = result.map_err(|error| replies::call_error(&call, &error, &self.missing));
         self.answered(id, &call, result, out);
     }
 
@@ -356,6 +423,7 @@ impl Codec {
             Ok(Reply::Initialized(hello)) => {
                 self.quirks = profile::quirks(&hello.name);
                 self.failures = profile::failures(&hello.name, &hello.version);
+                self.missing = profile::missing(&hello.name, &hello.version);
             }
             Ok(Reply::Session {
                 session,
@@ -365,7 +433,7 @@ impl Codec {
                 let asked_for_new = matches!(call, Call::New { .. });
                 if asked_for_new || !(self.quirks.empty_load && *empty) {
                     self.home = Some(session.clone());
-                    let known = self.conversation(session);
+                    let known = self.conversations.ours(session);
                     if !settings.is_empty() {
                         known.settings = settings.clone();
                     }
@@ -383,154 +451,6 @@ impl Codec {
         }
         out.push(Received::Reply { call: id, reply });
     }
-
-    fn notice(&mut self, method: &str, params: &Value, out: &mut Vec<Received>) {
-        match method {
-            "session/update" => updates::read(self, params, out),
-            "$/cancel_request" => {
-                self.withdraw(params.get("requestId"), Resolution::Withdrawn, out)
-            }
-            "elicitation/complete" => {
-                let link = text_of(params, "elicitationId").map(NativeId);
-                if let Some(request) = link.and_then(|link| self.links.remove(&link)) {
-                    self.close(&request, Resolution::Answered, out);
-                }
-            }
-            _ => updates::other(self, method, params, out),
-        }
-    }
-
-    /// `$/cancel_request`: the agent no longer waits. It still gets an answer, as JSON-RPC demands.
-    fn withdraw(&mut self, id: Option<&Value>, how: Resolution, out: &mut Vec<Received>) {
-        if let Some(id) = id {
-            self.close(&request_id(id), how, out);
-        }
-    }
-
-    fn close(&mut self, request: &NativeId, resolution: Resolution, out: &mut Vec<Received>) {
-        let Some(pending) = self.requests.take(request) else {
-            return;
-        };
-        if !pending.answered {
-            out.push(Received::Send(match resolution {
-                Resolution::Answered => outgoing::result_line(
-                    &pending.id,
-                    &serde_json::json!({"action": "accept", "content": {}}),
-                ),
-                _ => outgoing::error_line(&pending.id, -32800, "the request was cancelled"),
-            }));
-        }
-        let kind = ProviderEventKind::RequestClosed {
-            request: request.clone(),
-            resolution,
-        };
-        event(out, pending.place, kind);
-    }
-
-    fn ask(&mut self, id: Value, method: &str, params: &Value, out: &mut Vec<Received>) {
-        match method {
-            "session/request_permission" => {
-                let Some(session) = self.session_of(params) else {
-                    self.refuse(&id, method, params, -32602, "it names no session", out);
-                    return;
-                };
-                let opened = self.permission(session, params, out);
-                self.open(id, method, opened, out);
-            }
-            "elicitation/create" => {
-                let Some(session) = self.session_of(params) else {
-                    self.refuse(&id, method, params, -32602, "it names no session", out);
-                    return;
-                };
-                let item = text_of(params, "toolCallId")
-                    .map(NativeId)
-                    .and_then(|call| self.conversations.get(&session)?.tool(&call))
-                    .filter(|tool| tool.opened)
-                    .map(|tool| tool.item.clone());
-                if let Some(link) = text_of(params, "elicitationId") {
-                    self.links.insert(NativeId(link), request_id(&id));
-                }
-                let opened = requests::elicitation(session, params, item);
-                self.open(id, method, opened, out);
-            }
-            _ if updates::is_unoffered(method) => {
-                let message = "not offered by this client, as its handshake said";
-                out.push(Received::Send(outgoing::error_line(&id, -32601, message)));
-                let message = format!("refused `{}`: {message}", cut(method, 120));
-                let place = NativePlace::default();
-                event(out, place, ProviderEventKind::Diagnostic { message });
-            }
-            _ if updates::passed_over(method).is_some() => {
-                out.push(Received::Send(outgoing::error_line(
-                    &id,
-                    -32601,
-                    "method not found",
-                )));
-            }
-            _ => self.refuse(&id, method, params, -32601, "method not found", out),
-        }
-    }
-
-    /// Refuses a request and shows it.
-    fn refuse(
-        &self,
-        id: &Value,
-        method: &str,
-        params: &Value,
-        code: i64,
-        message: &str,
-        out: &mut Vec<Received>,
-    ) {
-        out.push(Received::Send(outgoing::error_line(id, code, message)));
-        let label = cut(&format!("request {method}"), 120);
-        self.unknown(params, label, cut(&params.to_string(), RAW_LIMIT), out);
-    }
-
-    fn permission(&mut self, session: NativeId, params: &Value, out: &mut Vec<Received>) -> Opened {
-        let quirks = self.quirks;
-        let place = self.place(&session);
-        let known = self.conversation(&session);
-        let mut changed = None;
-        let asked = requests::permission(session.clone(), params, quirks, |id, asked, told| {
-            let own = known.tool(id).is_some();
-            let call = if own { id.clone() } else { known.about(asked)? };
-            let tool = known.tool_mut(&call)?;
-            let content = tool.asked(own.then_some(told), asked);
-            changed = content
-                .filter(|_| tool.opened)
-                .map(|content| (tool.item.clone(), content));
-            Some(&*tool)
-        });
-        if let Some((item, content)) = changed {
-            event(out, place, ProviderEventKind::ItemUpdated { item, content });
-        }
-        // The request may be the first that is heard of the tool: its later pieces say less.
-        if let (Some(call), Some(tool)) = (asked.call, asked.tool)
-            && self.conversation(&session).tool(&call).is_none()
-            && asked.opened.item.is_none()
-        {
-            let item = NativeId(self.mint("tool"));
-            let turn = self.place(&session).turn;
-            let tool = tool.renamed(item, turn);
-            self.conversation(&session).put_tool(call, tool);
-        }
-        asked.opened
-    }
-
-    fn open(&mut self, id: Value, method: &str, mut opened: Opened, out: &mut Vec<Received>) {
-        let session = opened.thread.clone();
-        self.hush(&session, out);
-        let place = self.place(&session);
-        if self.requests.is_full() {
-            let message = "too many requests wait already";
-            out.push(Received::Send(outgoing::error_line(&id, -32600, message)));
-            let message = format!("refused `{method}`: {message}");
-            event(out, place, ProviderEventKind::Diagnostic { message });
-            return;
-        }
-        opened.turn.clone_from(&place.turn);
-        self.requests.open(id, place, opened, out);
-    }
 }
 
 impl Peer for Codec {
@@ -541,7 +461,7 @@ impl Peer for Codec {
     fn working(&self) -> Vec<NativePlace> {
         let turns = self
             .conversations
-            .iter()
+            .all_ours()
             .filter(|(_, known)| known.turn.is_some())
             .map(|(session, _)| self.place(session));
         turns

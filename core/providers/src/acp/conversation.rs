@@ -1,10 +1,11 @@
 //! What is known of one conversation: its turn, the words being spoken, its tools, its settings.
 //!
-//! Everything is bounded: of the tools the oldest are forgotten, and a single one is held with at most the bytes of one frame.
+//! Everything is bounded: of the tools the oldest are forgotten, and all conversations share one budget of bytes
+//! ([`super::conversations`]).
 
 use super::{
     settings::Settings,
-    tools::{self, Tool},
+    tools::{self, Stage, Tool},
 };
 use crate::rpc::bounded::Bounded;
 use pilothouse_domain::{ItemContent, NativeId, item::TodoEntry, run::Usage};
@@ -13,8 +14,6 @@ use std::collections::BTreeMap;
 
 /// Tools that are remembered.
 const TOOLS: usize = 256;
-/// Bytes of open tools that are remembered together; beyond, the oldest are given up.
-const HELD: usize = 16 * 1024 * 1024;
 /// Plans, compactions and the like that are remembered, each.
 pub(super) const NAMED: usize = 32;
 /// Bytes of a text that is collected because only its end is an item.
@@ -25,9 +24,23 @@ pub(super) const COLLECTED: usize = 256 * 1024;
 pub(super) struct Speaking {
     pub(super) item: NativeId,
     /// The kind of update and the message's id, if the agent gives one.
-    pub(super) said_as: (String, Option<String>),
+    pub(super) said_as: (String, Option<NativeId>),
     /// With which it ends: empty for what was given on piece by piece.
     pub(super) content: ItemContent,
+    /// Bytes of it with which the item was closed already; `None` if it was not.
+    pub(super) closed_at: Option<usize>,
+}
+
+impl Speaking {
+    /// What is collected of it.
+    pub(super) fn collected(&self) -> &str {
+        match &self.content {
+            ItemContent::UserMessage { text, .. }
+            | ItemContent::AssistantMessage { text }
+            | ItemContent::Reasoning { text } => text.preview(),
+            _ => "",
+        }
+    }
 }
 
 /// One conversation of the process.
@@ -45,10 +58,12 @@ pub(super) struct Conversation {
     pub(super) settings: Settings,
     pub(super) usage: Tokens,
     /// Todo lists by the agent's id; most have only one, without an id.
-    pub(super) todos: BTreeMap<String, Vec<TodoEntry>>,
+    pub(super) todos: BTreeMap<NativeId, TodoList>,
     /// Items and collected texts of what has an id of the agent's own: plans in words, compactions.
     pub(super) named: Bounded<(NativeId, String)>,
     tools: Bounded<Tool>,
+    /// Bytes held for tools.
+    tools_held: usize,
 }
 
 impl Default for Conversation {
@@ -64,6 +79,7 @@ impl Default for Conversation {
             todos: BTreeMap::new(),
             named: Bounded::new(NAMED),
             tools: Bounded::new(TOOLS),
+            tools_held: 0,
         }
     }
 }
@@ -73,25 +89,62 @@ impl Conversation {
         self.tools.get(call)
     }
 
-    pub(super) fn tool_mut(&mut self, call: &NativeId) -> Option<&mut Tool> {
-        self.tools.get_mut(call)
+    /// Changes a tool that is known.
+    pub(super) fn alter<T>(
+        &mut self,
+        call: &NativeId,
+        change: impl FnOnce(&mut Tool) -> T,
+    ) -> Option<T> {
+        let tool = self.tools.get_mut(call)?;
+        let before = tool.held();
+        let outcome = change(tool);
+        self.tools_held = (self.tools_held + tool.held()).saturating_sub(before);
+        Some(outcome)
     }
 
     /// Remembers a tool; gives back those that had to go for it while they were open.
     pub(super) fn put_tool(&mut self, call: NativeId, tool: Tool) -> Vec<Tool> {
-        let mut gone: Vec<Tool> = self.tools.insert(call, tool).into_iter().collect();
-        while self.held() > HELD
-            && let Some(oldest) = self.tools.pop_oldest()
-        {
-            gone.push(oldest);
+        let replaced = self.tools.remove(&call);
+        self.tools_held += tool.held();
+        let oldest = self.tools.insert(call, tool);
+        let gone = replaced.into_iter().chain(oldest);
+        gone.filter_map(|tool| self.let_go(tool)).collect()
+    }
+
+    /// Gives up the oldest tool, or else the lists and texts that are collected, for others to have room; `None` if there
+    /// is nothing to give up. Gives back a tool that was open.
+    pub(super) fn give_up(&mut self) -> Option<Option<Tool>> {
+        if let Some((_, tool)) = self.tools.pop_oldest() {
+            return Some(self.let_go(tool));
         }
-        gone.retain(|tool| tool.opened && !tool.ended);
-        gone
+        let held = self.held();
+        self.todos.clear();
+        self.named = Bounded::new(NAMED);
+        (self.held() < held).then_some(None)
+    }
+
+    /// The tools that were open, when all of it is forgotten.
+    pub(super) fn into_open(mut self) -> impl Iterator<Item = Tool> {
+        std::iter::from_fn(move || {
+            let (_, tool) = self.tools.pop_oldest()?;
+            Some(self.let_go(tool))
+        })
+        .flatten()
+    }
+
+    fn let_go(&mut self, tool: Tool) -> Option<Tool> {
+        self.tools_held = self.tools_held.saturating_sub(tool.held());
+        Some(tool).filter(|tool| tool.opened && tool.stage == Stage::Open)
+    }
+
+    /// Whether a tool is one that a request in that turn can be about: numbers come again in later turns.
+    pub(super) fn is_current(&self, call: &NativeId, turn: Option<&NativeId>) -> bool {
+        self.tool(call)
+            .is_some_and(|tool| tool.stage == Stage::Open && tool.turn.as_ref() == turn)
     }
 
     /// The id of the tool that a request must be about though it names another one.
-    pub(super) fn about(&self, asked: &Tool) -> Option<NativeId> {
-        let turn = self.turn.as_ref();
+    pub(super) fn about(&self, asked: &Tool, turn: Option<&NativeId>) -> Option<NativeId> {
         let mut fitting = self
             .tools
             .iter()
@@ -108,18 +161,51 @@ impl Conversation {
         }
     }
 
-    /// Tools of a turn that were not ended.
+    /// Tools of a turn that were not ended: they are left, and no later request is about one of them.
     pub(super) fn leave_open(&mut self, turn: &NativeId) -> Vec<(NativeId, ItemContent)> {
-        self.tools
-            .values_mut()
-            .filter(|tool| tool.turn.as_ref() == Some(turn) && tool.opened && !tool.ended)
-            .map(|tool| (tool.item.clone(), tool.unfinished()))
-            .collect()
+        let mut left = Vec::new();
+        for tool in self.tools.values_mut() {
+            if tool.turn.as_ref() == Some(turn) && tool.stage == Stage::Open {
+                tool.stage = Stage::Left;
+                if tool.opened {
+                    left.push((tool.item.clone(), tool.unfinished()));
+                }
+            }
+        }
+        left
     }
 
-    /// Bytes held for tools.
+    /// Bytes held for tools, lists and texts.
     pub(super) fn held(&self) -> usize {
-        self.tools.values().map(Tool::held).sum()
+        let todos = self.todos.values().map(|list| list.bytes);
+        let named = self.named.values().map(|(_, text)| text.len());
+        let spoken = self.speaking.as_ref();
+        self.tools_held
+            + todos.sum::<usize>()
+            + named.sum::<usize>()
+            + spoken.map_or(0, |spoken| spoken.collected().len())
+            + self.settings.held()
+    }
+}
+
+/// A todo list.
+#[derive(Debug, Clone)]
+pub(super) struct TodoList {
+    entries: Vec<TodoEntry>,
+    bytes: usize,
+}
+
+impl TodoList {
+    pub(super) fn new(entries: Vec<TodoEntry>) -> Self {
+        let bytes = entries
+            .iter()
+            .map(|entry| size_of::<TodoEntry>() + entry.text.len())
+            .sum();
+        Self { entries, bytes }
+    }
+
+    pub(super) fn entries(&self) -> &[TodoEntry] {
+        &self.entries
     }
 }
 

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
-/// Cells of the table by which lines are compared; where more would be needed, all lines between the first and the last
-/// difference stand as removed and added. 4 MiB of memory, some 10 ms.
-const CELLS: usize = 1 << 20;
+/// Cells of the tables by which all texts of one frame are compared; where more would be needed, all lines between the first
+/// and the last difference stand as removed and added. 4 MiB of memory, some 10 ms.
+pub(crate) const CELLS: usize = 1 << 20;
 
 /// One line of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,8 +16,8 @@ enum Step {
     Add,
 }
 
-/// The hunks that make `new` of `old`, without file names; empty if they are equal.
-pub(crate) fn unified(old: &str, new: &str) -> String {
+/// The hunks that make `new` of `old`, without file names; empty if they are equal. `cells` is what is left to compare with.
+pub(crate) fn unified(old: &str, new: &str, cells: &mut usize) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (
         old.split_inclusive('\n').collect(),
         new.split_inclusive('\n').collect(),
@@ -36,6 +36,7 @@ pub(crate) fn unified(old: &str, new: &str) -> String {
     middle(
         &old[start..old.len() - end],
         &new[start..new.len() - end],
+        cells,
         &mut steps,
     );
     steps.extend(vec![Step::Keep; end]);
@@ -43,13 +44,15 @@ pub(crate) fn unified(old: &str, new: &str) -> String {
 }
 
 /// The fewest lines that differ, by the table of longest common subsequences.
-fn middle(old: &[&str], new: &[&str], steps: &mut Vec<Step>) {
+fn middle(old: &[&str], new: &[&str], cells: &mut usize, steps: &mut Vec<Step>) {
     let width = new.len() + 1;
-    if old.is_empty() || new.is_empty() || (old.len() + 1).saturating_mul(width) > CELLS {
+    let needed = (old.len() + 1).saturating_mul(width);
+    if old.is_empty() || new.is_empty() || needed > *cells {
         steps.extend(vec![Step::Remove; old.len()]);
         steps.extend(vec![Step::Add; new.len()]);
         return;
     }
+    *cells -= needed;
     let mut table = vec![0u32; (old.len() + 1) * width];
     for a in (0..old.len()).rev() {
         for b in (0..new.len()).rev() {
@@ -136,6 +139,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn unified(old: &str, new: &str) -> String {
+        super::unified(old, new, &mut CELLS.clone())
+    }
+
     /// What a diff makes of a text, read as `patch` reads it.
     fn applied(old: &str, diff: &str) -> String {
         let old: Vec<&str> = old.split_inclusive('\n').collect();
@@ -200,6 +207,21 @@ mod tests {
         };
         let (old, new) = (text(3), text(7));
         assert_eq!(applied(&old, &unified(&old, &new)), new);
+    }
+
+    #[test]
+    fn what_one_text_took_of_the_budget_the_next_does_not_have() {
+        let (old, new) = ("a\nx\nb\n".repeat(300), "x\nc\n".repeat(300));
+        let mut cells = CELLS;
+        let compared = super::unified(&old, &new, &mut cells);
+        let again = super::unified(&old, &new, &mut cells);
+        assert!(cells < CELLS);
+        assert!(compared.lines().any(|line| line.starts_with(" x")));
+        assert_eq!(applied(&old, &again), new);
+        assert!(
+            again.lines().all(|line| !line.starts_with(" x")),
+            "no cells were left"
+        );
     }
 
     proptest! {

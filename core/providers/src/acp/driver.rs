@@ -279,7 +279,21 @@ impl AcpRuntime {
             Err(error) => return Err(self.open_error(error, open.resume.as_ref())),
         };
         match self.select(&session, &open.selection).await {
-            Ok(()) => Ok(session),
+            Ok(()) => {
+                if open.resume.is_none() && self.keeps_its_mode(open.selection.mode) {
+                    // Once in each conversation, where its person reads.
+                    let raw = format!(
+                        "nobody measured {} {}: it stays in the mode that it starts in, and whether it asks before it acts is its own affair. Name its mode that asks in host.toml: modes = {{ ask = \"…\" }}",
+                        self.name(),
+                        self.hello.version
+                    );
+                    lock(&self.session.codec).tell(ProviderEventKind::Unknown {
+                        label: "notice (warning)".to_owned(),
+                        raw,
+                    });
+                }
+                Ok(session)
+            }
             Err(CallError::Lost) => Err(OpenError::Lost),
             Err(error) => Err(refused(ErrorCode::Start, error.to_string())),
         }

@@ -2,8 +2,8 @@
 
 use super::{
     codec::{Codec, Received},
-    content,
-    conversation::{COLLECTED, NAMED},
+    content::{self, id_of},
+    conversation::{COLLECTED, NAMED, TodoList},
 };
 use crate::rpc::{
     event,
@@ -17,41 +17,56 @@ use pilothouse_domain::{
 };
 use serde_json::Value;
 
+/// Entries of a todo list that are shown.
+const TODOS: usize = 512;
+/// Bytes of their texts together.
+const TODO_TEXT: usize = 64 * 1024;
+
 /// Adds to a text as far as it may grow.
 pub(super) fn collect(words: &mut String, more: &str) {
     let room = COLLECTED.saturating_sub(words.len());
     words.push_str(&cut(more, room));
 }
 
+/// Entries of a todo list: as many as there is room for, and then how many more there are.
 pub(super) fn todos(entries: &Value) -> Vec<TodoEntry> {
-    entries
-        .as_array()
-        .map_or(&[][..], Vec::as_slice)
-        .iter()
-        .take(512)
-        .map(|entry| TodoEntry {
-            text: cut(&text_or_empty(entry, "content"), 4096),
-            status: match text_of(entry, "status").as_deref() {
-                Some("completed") => TodoStatus::Completed,
-                Some("in_progress") => TodoStatus::InProgress,
-                _ => TodoStatus::Pending,
-            },
-        })
-        .collect()
+    let told = entries.as_array().map_or(&[][..], Vec::as_slice);
+    let mut room = TODO_TEXT;
+    let mut read = Vec::new();
+    for entry in told.iter().take(TODOS) {
+        let text = cut(&text_or_empty(entry, "content"), 4096);
+        let Some(left) = room.checked_sub(text.len()) else {
+            break;
+        };
+        room = left;
+        let status = match text_of(entry, "status").as_deref() {
+            Some("completed") => TodoStatus::Completed,
+            Some("in_progress") => TodoStatus::InProgress,
+            _ => TodoStatus::Pending,
+        };
+        read.push(TodoEntry { text, status });
+    }
+    if read.len() < told.len() {
+        read.push(TodoEntry {
+            text: format!("… and {} more", told.len() - read.len()),
+            status: TodoStatus::Pending,
+        });
+    }
+    read
 }
 
 /// Several lists are shown as one, in the order of their ids.
 pub(super) fn todo_list(
     codec: &mut Codec,
     session: &NativeId,
-    id: String,
+    id: NativeId,
     entries: Option<Vec<TodoEntry>>,
     out: &mut Vec<Received>,
 ) {
     let lists = &mut codec.conversation(session).todos;
     match entries {
         Some(entries) => {
-            lists.insert(id, entries);
+            lists.insert(id, TodoList::new(entries));
             if lists.len() > NAMED {
                 lists.pop_first();
             }
@@ -59,7 +74,8 @@ pub(super) fn todo_list(
         None if lists.remove(&id).is_none() => return,
         None => {}
     }
-    let entries = lists.values().flatten().cloned().collect();
+    let entries = lists.values().flat_map(TodoList::entries).cloned();
+    let entries = entries.collect();
     let place = codec.place(session);
     event(out, place, ProviderEventKind::TodoList { entries });
 }
@@ -70,7 +86,7 @@ pub(super) fn plan_update(
     plan: &Value,
     out: &mut Vec<Received>,
 ) -> Option<()> {
-    let id = text_of(plan, "planId")?;
+    let id = id_of(plan, "planId")?;
     match text_of(plan, "type").as_deref() {
         Some("items") => {
             let entries = todos(plan.get("entries")?);
@@ -150,7 +166,7 @@ pub(super) fn compaction(
     update: &Value,
     out: &mut Vec<Received>,
 ) -> Option<()> {
-    let id = NativeId(format!("compaction {}", text_of(update, "compactionId")?));
+    let id = NativeId(format!("compaction {}", id_of(update, "compactionId")?));
     let whole = update
         .get("summary")
         .filter(|summary| summary.is_array())
@@ -194,13 +210,13 @@ pub(super) fn subagent(
     update: &Value,
     out: &mut Vec<Received>,
 ) -> Option<()> {
-    let child = NativeId(text_of(update, "sessionId")?);
-    if child == *session {
+    let child = id_of(update, "sessionId")?;
+    if child == *session || codec.conversations.is_ours(&child) {
         return None;
     }
+    let place = codec.place(session);
     if !codec.children.contains(&child) {
-        let root = codec.place(session);
-        let home = root.root.clone().unwrap_or_else(|| session.clone());
+        let home = place.root.clone().unwrap_or_else(|| session.clone());
         codec.children.insert(child.clone(), home);
         let title = text_of(update, "title").or_else(|| text_of(update, "description"));
         let kind = ProviderEventKind::ChildOpened {
@@ -208,18 +224,22 @@ pub(super) fn subagent(
             item: None,
             title: cut(&title.unwrap_or_else(|| "subagent".to_owned()), 500),
         };
-        event(out, root, kind);
+        event(out, place.clone(), kind);
     }
     let state = update.get("state").unwrap_or(&Value::Null);
     if text_of(state, "state").as_deref() == Some("idle") {
         codec.hush(&child, out);
+        let asked = codec
+            .requests
+            .take_where(|pending| pending.opened.thread == child);
+        codec.withdraw_all(asked, out);
+        codec.conversations.forget(&child);
         let status = match text_of(state, "stopReason").as_deref() {
             Some("end_turn") | None => TurnStatus::Completed,
             Some("cancelled") => TurnStatus::Interrupted,
             Some(_) => TurnStatus::Failed,
         };
-        let kind = ProviderEventKind::ChildClosed { child, status };
-        event(out, codec.place(session), kind);
+        event(out, place, ProviderEventKind::ChildClosed { child, status });
     }
     Some(())
 }

@@ -10,9 +10,11 @@
 //! - Loading a conversation tells its history again. It was told when it happened, so it is passed over, never shown twice.
 //! - No answer to a request is confirmed: it counts as written.
 
+mod asking;
 mod codec;
 mod content;
 mod conversation;
+mod conversations;
 mod diff;
 mod driver;
 mod extras;
@@ -22,6 +24,7 @@ mod replies;
 mod requests;
 mod selecting;
 mod settings;
+mod told;
 mod tools;
 mod turns;
 mod updates;

@@ -1,9 +1,10 @@
 //! What ACP agents can do as measured, and how our modes are said in their words (docs/agents-probes.md, section 8).
 
 use super::replies::Hello;
+use crate::rpc::facts;
 use pilothouse_domain::{
     Capabilities, CapabilityFlag, CapabilityValue, Mode,
-    capability::{Detail, Fact, Source, Strength},
+    capability::{Fact, Source},
 };
 use serde_json::Value;
 use std::sync::OnceLock;
@@ -97,6 +98,37 @@ pub(crate) fn failures(agent: &str, version: &str) -> Vec<String> {
         .collect()
 }
 
+/// An error by which an agent says that a conversation is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Missing {
+    code: i64,
+    begins: String,
+    ends: String,
+}
+
+impl Missing {
+    /// Whether an error of that number and with those words is it.
+    pub(crate) fn fits(&self, code: i64, words: &str) -> bool {
+        code == self.code && words.starts_with(&self.begins) && words.ends_with(&self.ends)
+    }
+}
+
+/// How an agent of exactly the measured version says that a conversation is not there, besides the protocol's own -32002.
+pub(crate) fn missing(agent: &str, version: &str) -> Vec<Missing> {
+    if measured_version(agent) != Some(version) {
+        return Vec::new();
+    }
+    let said = table()["agents"][agent]["no_conversation"].as_array();
+    let read = said.into_iter().flatten().filter_map(|one| {
+        Some(Missing {
+            code: one["code"].as_i64()?,
+            begins: one["begins"].as_str()?.to_owned(),
+            ends: one["ends"].as_str().unwrap_or_default().to_owned(),
+        })
+    });
+    read.collect()
+}
+
 /// The version on which an agent of that name was measured.
 pub(crate) fn measured_version(agent: &str) -> Option<&'static str> {
     table()["agents"][agent]["version"].as_str()
@@ -115,40 +147,8 @@ pub fn mode(agent: &str, mode: Mode) -> Option<Vec<(String, String)>> {
 }
 
 fn learn(known: &mut Capabilities, facts: &Value, version: &str) {
-    let observed_at = table()["family"]["observed_at"]
-        .as_str()
-        .unwrap_or_default();
-    for &flag in CapabilityFlag::ALL {
-        let (value, detail) = match facts[flag.name()].as_str() {
-            Some("yes") => (CapabilityValue::Yes, None),
-            Some("no") => (CapabilityValue::No, None),
-            Some("strong") => (
-                CapabilityValue::Yes,
-                Some(Detail::Strength(Strength::Strong)),
-            ),
-            Some("weak") => (CapabilityValue::Yes, Some(Detail::Strength(Strength::Weak))),
-            Some("none") if flag == CapabilityFlag::PendingRequestsSurviveRestart => (
-                CapabilityValue::No,
-                Some(Detail::Survives {
-                    client_loss: false,
-                    runtime_loss: false,
-                }),
-            ),
-            Some("none") => (CapabilityValue::No, Some(Detail::Strength(Strength::None))),
-            Some("unknown") => (CapabilityValue::Unknown, None),
-            _ => continue,
-        };
-        known.learn(
-            flag,
-            Fact {
-                value,
-                detail,
-                source: Source::Profile,
-                version: version.to_owned(),
-                observed_at: observed_at.to_owned(),
-            },
-        );
-    }
+    let observed_at = table()["family"]["observed_at"].as_str();
+    facts::learn(known, facts, version, observed_at.unwrap_or_default());
 }
 
 #[cfg(test)]
@@ -173,6 +173,10 @@ mod tests {
                 read.reject_stops,
             ];
             assert_eq!(read.iter().filter(|quirk| **quirk).count(), quirks.len());
+            let version = agent["version"].as_str().unwrap();
+            let listed = agent["no_conversation"].as_array().map_or(0, Vec::len);
+            assert_eq!(missing(name, version).len(), listed, "{name}");
+            assert!(missing(name, "another").is_empty());
             let modes = agent["modes"].as_object().unwrap();
             for said in modes.keys() {
                 assert!(

@@ -1,6 +1,6 @@
 //! Answers to our calls, typed.
 
-use super::{outgoing::Call, settings::Settings};
+use super::{outgoing::Call, profile::Missing, settings::Settings};
 use crate::rpc::{
     CallFailure,
     frames::{RpcError, cut, list, text_of, text_or_empty},
@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// Bytes of an agent's words in an error.
 const WORDS: usize = 1024;
+/// Bytes of a conversation's id, which goes back with every call.
+const SESSION_ID: usize = 512;
 
 /// What a call gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,29 +124,19 @@ pub(crate) fn words(error: &RpcError) -> String {
     cut(&text, WORDS)
 }
 
-/// Sorts an error. -32000 is the protocol's "sign in first", -32002 its "not found"; agents that say neither are told by
-/// their text (docs/agents-probes.md, section 8).
-pub(crate) fn call_error(call: &Call, error: &RpcError) -> CallError {
+/// Sorts an error. -32000 is the protocol's "sign in first", -32002 its "not found"; what else a measured agent says of a
+/// conversation that it does not have is in `missing`. Of any other words nothing is concluded.
+pub(crate) fn call_error(call: &Call, error: &RpcError, missing: &[Missing]) -> CallError {
     let message = words(error);
     match (error.code, call) {
         (-32000, _) => CallError::SignIn { message },
-        (-32002, Call::Load { .. } | Call::Resume { .. } | Call::Prompt { .. }) => {
-            CallError::NoConversation { message }
-        }
-        (_, Call::Load { .. } | Call::Resume { .. } | Call::Prompt { .. })
-            if names_no_conversation(&message) =>
+        (code, Call::Load { .. } | Call::Resume { .. } | Call::Prompt { .. })
+            if code == -32002 || missing.iter().any(|one| one.fits(code, &message)) =>
         {
             CallError::NoConversation { message }
         }
         (code, _) => CallError::Refused { code, message },
     }
-}
-
-fn names_no_conversation(message: &str) -> bool {
-    let text = message.to_ascii_lowercase();
-    text.contains("not found")
-        || text.contains("no rollout found")
-        || text.contains("invalid session identifier")
 }
 
 /// Reads the result of a call. A prompt's is read by the codec.
@@ -156,7 +148,8 @@ pub(crate) fn read(call: &Call, result: &Value) -> Result<Reply, CallError> {
                 method: call.method().to_owned(),
             }),
         Call::New { .. } => {
-            let session = text_of(result, "sessionId").filter(|id| !id.is_empty());
+            let session =
+                text_of(result, "sessionId").filter(|id| !id.is_empty() && id.len() <= SESSION_ID);
             let session = session.ok_or_else(|| CallError::Unreadable {
                 method: call.method().to_owned(),
             })?;
@@ -167,8 +160,12 @@ pub(crate) fn read(call: &Call, result: &Value) -> Result<Reply, CallError> {
         }
         Call::SetConfig { .. } => {
             let mut settings = Settings::default();
-            settings.learn(result);
-            Ok(Reply::Settings(settings))
+            // One that does not tell the options was taken, but what came of it is not known.
+            Ok(if settings.learn(result) {
+                Reply::Settings(settings)
+            } else {
+                Reply::Done
+            })
         }
         Call::Prompt { .. }
         | Call::SetMode { .. }

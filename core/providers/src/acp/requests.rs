@@ -5,8 +5,10 @@
 //! and one bad request takes no other with it (CASES 16).
 
 use super::{
+    content::id_of,
     profile::Quirks,
-    tools::{self, Tool},
+    told::{self, COMMAND, CWD, PATH},
+    tools::Tool,
 };
 use crate::rpc::{
     answers::{Answers, Decision},
@@ -16,19 +18,23 @@ use crate::rpc::{
 };
 use pilothouse_domain::{
     Body, NativeId, OptionId, Subject,
-    item::FileChange,
+    item::{FileAction, FileChange},
     request::{OptionEffect, RequestKind},
 };
 use serde_json::{Map, Value, json};
 
 /// Bytes of a text in a subject; of a longer one only the beginning is shown, and it is never approvable in one tap.
 const TEXT: usize = 128 * 1024;
+/// Bytes of all texts of a subject; what is beyond is not shown, and it is never approvable in one tap.
+const SUBJECT: usize = 512 * 1024;
 /// Bytes of an unreadable request that are shown.
 const UNREADABLE: usize = 16 * 1024;
 /// Options of one request; more are not shown.
 const OPTIONS: usize = 32;
 /// Bytes of an option's label.
 const LABEL: usize = 1024;
+/// Bytes of an option's id, which goes back as it came.
+const OPTION_ID: usize = 1024;
 /// Our own way out of a request that offers no refusal.
 const CANCELLED: &str = "pilothouse/cancelled";
 
@@ -39,6 +45,8 @@ pub(super) struct Permission {
     pub(super) tool: Option<Tool>,
     /// The tool's id.
     pub(super) call: Option<NativeId>,
+    /// Whether it names the changes to files itself.
+    pub(super) own_changes: bool,
 }
 
 /// Reads `session/request_permission`. `known` gives the tool that the request is about, by its id or by what it asks for.
@@ -49,9 +57,7 @@ pub(super) fn permission<'t>(
     known: impl FnOnce(&NativeId, &Tool, &Value) -> Option<&'t Tool>,
 ) -> Permission {
     let call = params.get("toolCall").filter(|call| call.is_object());
-    let id = call
-        .and_then(|call| text_of(call, "toolCallId"))
-        .map(NativeId);
+    let id = call.and_then(|call| id_of(call, "toolCallId"));
     let (decisions, unknown_options) = decisions(params, quirks);
     let (Some(call), Some(id), Some(_)) = (
         call,
@@ -62,6 +68,7 @@ pub(super) fn permission<'t>(
             opened: unreadable(session, params, decisions),
             tool: None,
             call: id,
+            own_changes: false,
         };
     };
     let mut asked = Tool::new(NativeId(String::new()), None);
@@ -104,6 +111,7 @@ pub(super) fn permission<'t>(
             unknown_fields,
             answers,
         },
+        own_changes: !asked.changes.list.is_empty(),
         tool: Some(asked),
         call: Some(id),
     }
@@ -141,7 +149,7 @@ fn kind(call: &Value, asked: &Tool, tool: Option<&Tool>) -> RequestKind {
         "switch_mode" if plan(call).is_some() => RequestKind::Plan,
         "switch_mode" => RequestKind::Permission,
         "" if asked.command.is_some() => RequestKind::Command,
-        "" if !asked.changes.is_empty() => RequestKind::FileChange,
+        "" if !asked.changes.list.is_empty() => RequestKind::FileChange,
         _ => RequestKind::Tool,
     }
 }
@@ -152,26 +160,71 @@ fn plan(call: &Value) -> Option<String> {
         .and_then(|input| text_of(input, "plan"))
 }
 
+/// The texts of a subject, cut to what is shown of them.
+struct Texts {
+    room: usize,
+    /// Whether none was cut.
+    whole: bool,
+}
+
+impl Texts {
+    fn new() -> Self {
+        Self {
+            room: SUBJECT,
+            whole: true,
+        }
+    }
+
+    fn take(&mut self, text: &str, limit: usize) -> String {
+        let shown = cut(text, limit.min(self.room));
+        self.whole &= shown.len() == text.len();
+        self.room -= shown.len();
+        shown
+    }
+
+    /// Nothing of an empty text.
+    fn take_some(&mut self, text: &str) -> Option<String> {
+        Some(self.take(text, TEXT)).filter(|text| !text.is_empty())
+    }
+
+    fn changes(&mut self, changes: &[FileChange]) -> Vec<FileChange> {
+        let shown = changes.iter().map(|change| FileChange {
+            path: self.take(&change.path, PATH),
+            diff: match &change.diff {
+                Body::Inline(text) => Body::Inline(self.take(text, TEXT)),
+                stored @ Body::Stored(_) => stored.clone(),
+            },
+            ..change.clone()
+        });
+        shown.collect()
+    }
+}
+
+/// Shows other changes to files in a request.
+pub(super) fn show_changes(subject: &mut Subject, changes: &[FileChange]) {
+    let mut texts = Texts::new();
+    subject.changes = texts.changes(changes);
+    subject.incomplete |= !texts.whole || changes.is_empty();
+}
+
 fn subject(kind: RequestKind, call: &Value, asked: &Tool, tool: Option<&Tool>) -> Subject {
     let input = call.get("rawInput").unwrap_or(&Value::Null);
     let mut subject = Subject::default();
-    let mut whole = true;
-    let mut bounded = |text: String| {
-        whole &= text.len() <= TEXT;
-        cut(&text, TEXT)
-    };
+    let mut shown = Texts::new();
     // Not the remembered ones: those are cut.
-    let command = tools::command_line(input).filter(|_| kind == RequestKind::Command);
-    let own_changes = tools::changes(call);
+    let command = told::command_line(input).filter(|_| kind == RequestKind::Command);
+    let cwd = told::cwd(input).filter(|_| kind == RequestKind::Command);
+    let own_changes = &asked.changes.list;
     let mut rest = input.clone();
     if let Value::Object(fields) = &mut rest {
         match kind {
-            RequestKind::Command => said_elsewhere(fields, command.as_deref()),
-            RequestKind::Plan => {
+            RequestKind::Command => said_elsewhere(fields, command.as_deref(), cwd.as_deref()),
+            RequestKind::Plan if plan(call).is_some() => {
                 fields.remove("plan");
             }
-            // The changes say the same, and exactly.
-            RequestKind::FileChange if !own_changes.is_empty() => fields.clear(),
+            RequestKind::FileChange if asked.kind == "edit" && !own_changes.is_empty() => {
+                said_by_changes(fields, call, own_changes);
+            }
             _ => {}
         }
     }
@@ -180,38 +233,37 @@ fn subject(kind: RequestKind, call: &Value, asked: &Tool, tool: Option<&Tool>) -
     if command.as_deref() != Some(title.as_str()) {
         reasons.push(title);
     }
-    reasons.extend(tools::texts(call));
+    reasons.extend(told::texts(call));
     reasons.extend(text_of(input, "description").filter(|_| kind == RequestKind::Command));
     reasons.retain(|reason| !reason.is_empty());
     reasons.dedup();
-    subject.reason = Some(bounded(reasons.join("\n"))).filter(|reason| !reason.is_empty());
+    // What exactly is done comes first, for where there is too much of everything.
+    subject.command = command.map(|command| shown.take(&command, TEXT));
+    subject.cwd = cwd.map(|cwd| shown.take(&cwd, PATH));
     let mut texts: Vec<String> = Vec::new();
     match kind {
-        RequestKind::Command => {
-            subject.incomplete = command.is_none();
-            subject.command = command.map(&mut bounded);
-            subject.cwd = tools::cwd(input);
-        }
+        RequestKind::Command => subject.incomplete = subject.command.is_none(),
         RequestKind::FileChange => {
-            let changes = if own_changes.is_empty() {
-                tool.map(|tool| tool.changes.clone()).unwrap_or_default()
-            } else {
-                own_changes
-            };
-            subject.incomplete = changes.is_empty();
-            subject.changes = changes
-                .into_iter()
-                .map(|change| bounded_change(change, &mut bounded))
-                .collect();
-            if subject.changes.is_empty() {
-                texts.extend(places(&asked.kind, asked, tool));
-            }
+            let of_tool = tool.filter(|_| own_changes.is_empty());
+            let changes = of_tool.map_or(own_changes, |tool| &tool.changes.list);
+            let told_whole = asked.is_whole() && of_tool.is_none_or(Tool::is_whole);
+            subject.incomplete = changes.is_empty() || !told_whole;
+            subject.changes = shown.changes(changes);
+            let places = places_of(asked, tool).iter();
+            let beside = places.filter(|path| changes.iter().all(|one| one.path != **path));
+            texts.extend(beside.map(|path| place(&asked.kind, path)));
         }
         RequestKind::Plan => texts.extend(plan(call)),
         _ => {
             texts.push(title_of(asked, tool));
-            texts.extend(places(&asked.kind, asked, tool));
+            let of_tool = tool.filter(|_| asked.places.is_empty());
+            subject.incomplete = !asked.is_whole() || of_tool.is_some_and(|tool| !tool.is_whole());
+            let places = places_of(asked, tool).iter();
+            texts.extend(places.map(|path| place(&asked.kind, path)));
         }
+    }
+    if kind != RequestKind::FileChange {
+        subject.changes = shown.changes(own_changes);
     }
     if rest.as_object().is_none_or(|fields| !fields.is_empty()) && !rest.is_null() {
         texts.push(match rest {
@@ -220,36 +272,91 @@ fn subject(kind: RequestKind, call: &Value, asked: &Tool, tool: Option<&Tool>) -
         });
     }
     texts.retain(|text| !text.is_empty());
-    subject.text = Some(bounded(texts.join("\n"))).filter(|text| !text.is_empty());
-    subject.incomplete |= !whole;
+    subject.text = shown.take_some(&texts.join("\n"));
+    subject.reason = shown.take_some(&reasons.join("\n"));
+    subject.incomplete |= !shown.whole;
     subject
 }
 
-/// Drops what a command's input says twice.
-fn said_elsewhere(fields: &mut Map<String, Value>, command: Option<&str>) {
-    for key in ["cwd", "workdir", "directory", "description"] {
-        if fields.get(key).is_some_and(Value::is_string) {
-            fields.remove(key);
-        }
-    }
-    if let Some(command) = command {
-        fields.remove("command");
-        fields.remove("cmd");
-        // copilot lists the command again in its parts.
-        if fields.get("commands") == Some(&json!([command])) {
-            fields.remove("commands");
-        }
-    }
+/// Drops of a command's input what is shown as its command, its place or its reason; everything else is still to be shown.
+fn said_elsewhere(fields: &mut Map<String, Value>, command: Option<&str>, cwd: Option<&str>) {
+    fields.retain(|key, value| {
+        let said = match key.as_str() {
+            key if COMMAND.contains(&key) => {
+                command.is_some() && told::line_of(value).as_deref() == command
+            }
+            // copilot lists the command again in its parts.
+            "commands" => command.is_some_and(|command| *value == json!([command])),
+            key if CWD.contains(&key) => value.as_str().is_some_and(|place| {
+                // An empty place is none.
+                place.is_empty() || Some(place) == cwd
+            }),
+            "description" => value.is_string(),
+            _ => false,
+        };
+        !said
+    });
 }
 
-fn bounded_change(change: FileChange, bounded: &mut impl FnMut(String) -> String) -> FileChange {
-    FileChange {
-        diff: match change.diff {
-            Body::Inline(text) => Body::Inline(bounded(text)),
-            stored => stored,
-        },
-        ..change
-    }
+/// Drops of an edit's input what its changes show: the file's path, and the texts of which they are made.
+fn said_by_changes(fields: &mut Map<String, Value>, call: &Value, changes: &[FileChange]) {
+    let is_text = |text: &str, side: &str| {
+        let parts = list(call, "content").iter();
+        parts
+            .into_iter()
+            .any(|part| part.get(side).and_then(Value::as_str) == Some(text))
+    };
+    fields.retain(|key, value| {
+        let text = value.as_str();
+        let said = match key.as_str() {
+            "path" | "file_path" | "filePath" | "filepath" | "fileName" => {
+                text.is_some_and(|path| changes.iter().any(|change| change.path == path))
+            }
+            "content" | "new_string" | "newString" => {
+                text.is_some_and(|text| is_text(text, "newText"))
+            }
+            "old_string" | "oldString" => text.is_some_and(|text| is_text(text, "oldText")),
+            "diff" => text.is_some_and(|diff| is_diff_of(diff, call, changes)),
+            // hermes puts them one level deeper.
+            "arguments" => {
+                if let Value::Object(fields) = &mut *value {
+                    said_by_changes(fields, call, changes);
+                }
+                value.as_object().is_some_and(Map::is_empty)
+            }
+            _ => false,
+        };
+        !said
+    });
+}
+
+/// Whether a unified diff adds and removes exactly the lines that the only change does, and names no other file.
+fn is_diff_of(diff: &str, call: &Value, changes: &[FileChange]) -> bool {
+    let [change] = changes else { return false };
+    let Some(at) = diff.find("@@ ") else {
+        return false;
+    };
+    let (head, hunks) = diff.split_at(at);
+    let names_it = head.lines().all(|line| {
+        let named = ["Index: ", "--- ", "+++ "].map(|mark| line.strip_prefix(mark));
+        let named = named.into_iter().flatten().next();
+        line.chars().all(|c| c == '=') || named.is_some_and(|path| path.trim_end() == change.path)
+    });
+    let changed = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with(['+', '-']));
+        lines.map(str::to_owned).collect()
+    };
+    let shown = match change.action {
+        FileAction::Add => {
+            let parts = list(call, "content").iter();
+            let added = parts
+                .filter_map(|part| text_of(part, "newText"))
+                .collect::<String>();
+            added.lines().map(|line| format!("+{line}")).collect()
+        }
+        FileAction::Update | FileAction::Delete => changed(change.diff.preview()),
+    };
+    names_it && changed(hunks) == shown
 }
 
 fn title_of(asked: &Tool, tool: Option<&Tool>) -> String {
@@ -260,18 +367,18 @@ fn title_of(asked: &Tool, tool: Option<&Tool>) -> String {
     }
 }
 
-/// The paths that a request names, each with what for.
-fn places(kind: &str, asked: &Tool, tool: Option<&Tool>) -> Vec<String> {
-    let places = if asked.places.is_empty() {
-        tool.map(|tool| tool.places.clone()).unwrap_or_default()
-    } else {
-        asked.places.clone()
-    };
+/// The paths that a request names.
+fn places_of<'t>(asked: &'t Tool, tool: Option<&'t Tool>) -> &'t [String] {
+    match tool {
+        Some(tool) if asked.places.is_empty() => &tool.places,
+        _ => &asked.places,
+    }
+}
+
+/// A path, and what for.
+fn place(kind: &str, path: &str) -> String {
     let kind = if kind.is_empty() { "use" } else { kind };
-    places
-        .into_iter()
-        .map(|path| format!("{kind} {path}"))
-        .collect()
+    format!("{kind} {path}")
 }
 
 /// The agent's options in its order and its words; whether any of it was not known.
@@ -280,7 +387,8 @@ fn decisions(params: &Value, quirks: Quirks) -> (Vec<Decision>, bool) {
     let listed = list(params, "options");
     let mut unknown = listed.len() > OPTIONS;
     for option in listed.iter().take(OPTIONS) {
-        let id = text_of(option, "optionId").filter(|id| !id.is_empty() && id != CANCELLED);
+        let id = text_of(option, "optionId")
+            .filter(|id| !id.is_empty() && id.len() <= OPTION_ID && id != CANCELLED);
         let Some(id) = id.filter(|id| decisions.iter().all(|known| known.option.id.as_str() != id))
         else {
             unknown = true;
@@ -351,8 +459,10 @@ pub(super) fn cancelled() -> Value {
 
 /// Reads `elicitation/create`.
 pub(super) fn elicitation(session: NativeId, params: &Value, item: Option<NativeId>) -> Opened {
+    let mut shown = Texts::new();
+    let message = text_of(params, "message");
     let mut subject = Subject {
-        reason: text_of(params, "message").map(|text| cut(&text, TEXT)),
+        reason: message.map(|text| shown.take(&text, TEXT)),
         ..Subject::default()
     };
     let mut unknown = false;
@@ -374,10 +484,8 @@ pub(super) fn elicitation(session: NativeId, params: &Value, item: Option<Native
             }
         }
         Some("url") => {
-            subject.reach.push(format!(
-                "open {}",
-                cut(&text_or_empty(params, "url"), 8 * 1024)
-            ));
+            let url = shown.take(&text_or_empty(params, "url"), 8 * 1024);
+            subject.reach.push(format!("open {url}"));
             Answers::Decisions(form::decisions(true))
         }
         _ => {
@@ -388,6 +496,7 @@ pub(super) fn elicitation(session: NativeId, params: &Value, item: Option<Native
         }
     };
     subject.options = answers.options();
+    subject.incomplete |= !shown.whole;
     Opened {
         thread: session,
         turn: None,

@@ -52,10 +52,8 @@ impl AcpRuntime {
             }
             self.set(session, &what, &value, &settings).await?;
             let now = lock(&self.session.codec).settings(session);
-            if now
-                .choices(&what)
-                .is_some_and(|choices| choices.current != value)
-            {
+            let is_set = |choices: &Choices| choices.current == value;
+            if !now.choices(&what).is_some_and(is_set) {
                 return Err(CallError::Refused {
                     code: 0,
                     message: format!(
@@ -108,8 +106,7 @@ impl AcpRuntime {
             Some(mode) => vec![(MODE.to_owned(), mode.clone())],
             None => match profile::mode(&self.hello.name, selection.mode) {
                 Some(wishes) => wishes,
-                // An agent that nobody measured stays as it is: what it does by default is what its person set.
-                None if selection.mode == Mode::Ask => Vec::new(),
+                None if self.keeps_its_mode(selection.mode) => Vec::new(),
                 None => return Err(self.no_such_mode(session, selection.mode)),
             },
         };
@@ -126,6 +123,14 @@ impl AcpRuntime {
                 .map(|effort| (EFFORT.to_owned(), effort)),
         );
         Ok(wishes)
+    }
+
+    /// Whether it is left in the mode that it starts in: an agent that nobody measured, where `ask` is chosen and nobody said
+    /// in host.toml how to say it. What it does by default is what its person set; the thread is told so.
+    pub(super) fn keeps_its_mode(&self, mode: Mode) -> bool {
+        mode == Mode::Ask
+            && !self.modes.contains_key(&mode)
+            && profile::mode(&self.hello.name, mode).is_none()
     }
 
     fn no_such_mode(&self, session: &NativeId, mode: Mode) -> CallError {

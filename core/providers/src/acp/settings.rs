@@ -1,12 +1,14 @@
 //! What a conversation can be set to: modes, models and options, in the three ways in which agents say it.
 
-use crate::rpc::frames::{list, text_of, text_or_empty};
+use crate::rpc::frames::{cut, list, text_of, text_or_empty};
 use serde_json::Value;
 
-/// Values of one option that are remembered.
-const VALUES: usize = 512;
 /// Options of one conversation that are remembered.
 const OPTIONS: usize = 64;
+/// Bytes of an id or a value; one that is longer is not remembered and cannot be chosen.
+const WORD: usize = 1024;
+/// Bytes of the values of one option, or of the modes, that are remembered; those after cannot be chosen.
+const WORDS: usize = 16 * 1024;
 
 /// What of an option is to be set, by its category; any other option by its own id.
 pub(crate) const MODE: &str = "mode";
@@ -29,6 +31,26 @@ pub struct Settings {
 pub(crate) struct Choices {
     pub(crate) current: String,
     pub(crate) values: Vec<String>,
+    /// Bytes of the values.
+    bytes: usize,
+}
+
+impl Choices {
+    fn new(current: &str, told: impl Iterator<Item = String>) -> Self {
+        let mut choices = Self {
+            current: cut(current, WORD),
+            ..Self::default()
+        };
+        for value in told.filter(|value| value.len() <= WORD) {
+            let bytes = choices.bytes + size_of::<String>() + value.len();
+            if bytes > WORDS {
+                break;
+            }
+            choices.bytes = bytes;
+            choices.values.push(value);
+        }
+        choices
+    }
 }
 
 /// An option with a fixed set of values.
@@ -40,8 +62,8 @@ pub(crate) struct ConfigOption {
 }
 
 impl Settings {
-    /// Reads what an answer tells; what it does not mention stays.
-    pub(crate) fn learn(&mut self, told: &Value) {
+    /// Reads what an answer tells; what it does not mention stays. Whether it told the options.
+    pub(crate) fn learn(&mut self, told: &Value) -> bool {
         if let Some(modes) = told.get("modes").filter(|modes| modes.is_object()) {
             self.modes = Some(choices(modes, "currentModeId", "availableModes", "id"));
         }
@@ -53,13 +75,32 @@ impl Settings {
                 "modelId",
             ));
         }
-        if told.get("configOptions").is_some_and(Value::is_array) {
+        self.learn_options(told)
+    }
+
+    /// Reads the options, if they are told; whether they were.
+    pub(crate) fn learn_options(&mut self, told: &Value) -> bool {
+        let says_options = told.get("configOptions").is_some_and(Value::is_array);
+        if says_options {
             self.options = list(told, "configOptions")
                 .iter()
                 .take(OPTIONS)
                 .filter_map(option)
                 .collect();
         }
+        says_options
+    }
+
+    /// Bytes held.
+    pub(super) fn held(&self) -> usize {
+        let of = |choices: &Choices| choices.current.len() + choices.bytes;
+        self.modes.as_ref().map_or(0, of)
+            + self.models.as_ref().map_or(0, of)
+            + self
+                .options
+                .iter()
+                .map(|one| of(&one.choices))
+                .sum::<usize>()
     }
 
     /// Whether the agent told anything.
@@ -70,10 +111,10 @@ impl Settings {
     /// The agent changed its mode, or took ours.
     pub(crate) fn mode_is(&mut self, mode: &str) {
         if let Some(modes) = &mut self.modes {
-            mode.clone_into(&mut modes.current);
+            modes.current = cut(mode, WORD);
         }
         if let Some(option) = self.options.iter_mut().find(|one| one.is(MODE)) {
-            mode.clone_into(&mut option.choices.current);
+            option.choices.current = cut(mode, WORD);
         }
     }
 
@@ -108,41 +149,41 @@ impl ConfigOption {
 }
 
 fn choices(told: &Value, current: &str, values: &str, id: &str) -> Choices {
-    Choices {
-        current: text_or_empty(told, current),
-        values: list(told, values)
-            .iter()
-            .take(VALUES)
-            .filter_map(|value| text_of(value, id))
-            .collect(),
-    }
+    let told_values = list(told, values);
+    Choices::new(
+        &text_or_empty(told, current),
+        told_values.iter().filter_map(|value| text_of(value, id)),
+    )
 }
 
 /// An option of the kind `select`; there are groups of values and plain ones. A switch becomes `true` and `false`.
 fn option(told: &Value) -> Option<ConfigOption> {
     let current = told.get("currentValue")?;
-    let values = match current {
-        Value::Bool(_) => vec!["true".to_owned(), "false".to_owned()],
-        _ => list(told, "options")
-            .iter()
-            .flat_map(|value| match text_of(value, "value") {
-                Some(value) => vec![value],
-                None => list(value, "options")
-                    .iter()
-                    .filter_map(|value| text_of(value, "value"))
-                    .collect(),
-            })
-            .take(VALUES)
-            .collect(),
+    let choices = match current {
+        Value::Bool(on) => Choices::new(
+            if *on { "true" } else { "false" },
+            ["true", "false"].map(str::to_owned).into_iter(),
+        ),
+        _ => {
+            let values = list(told, "options").iter().flat_map(|value| {
+                let grouped = list(value, "options").iter();
+                let own = text_of(value, "value");
+                let in_group = own.is_none();
+                own.into_iter().chain(
+                    grouped
+                        .filter(move |_| in_group)
+                        .filter_map(|value| text_of(value, "value")),
+                )
+            });
+            match current {
+                Value::String(text) => Choices::new(text, values),
+                other => Choices::new(&cut(&other.to_string(), WORD), values),
+            }
+        }
     };
     Some(ConfigOption {
-        id: text_of(told, "id")?,
-        category: text_or_empty(told, "category"),
-        choices: Choices {
-            current: current
-                .as_str()
-                .map_or_else(|| current.to_string(), str::to_owned),
-            values,
-        },
+        id: text_of(told, "id").filter(|id| id.len() <= WORD)?,
+        category: cut(&text_or_empty(told, "category"), WORD),
+        choices,
     })
 }

@@ -3,12 +3,12 @@
 //! Every piece may leave out what was told before, so a tool is remembered, at most [`KEPT`] bytes of each of its texts.
 //! Output of a command is given on as it grows; other results only at the end, because agents repeat them whole.
 
-use super::diff;
-use crate::rpc::frames::{cut, list, text_of};
-use pilothouse_domain::{
-    Body, ItemContent, ItemStatus, NativeId,
-    item::{FileAction, FileChange},
+use super::told::{
+    Changes, PATH, changes, command_line, cwd, exit_code, is_said, output, says_anew,
+    terminal_output,
 };
+use crate::rpc::frames::{cut, list, text_of};
+use pilothouse_domain::{Body, ItemContent, ItemStatus, NativeId};
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -16,6 +16,17 @@ use std::hash::{DefaultHasher, Hasher as _};
 const KEPT: usize = 64 * 1024;
 /// Places named by a tool that are remembered.
 const PLACES: usize = 64;
+
+/// How far a tool has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It goes on.
+    Open,
+    /// Its turn ended before it did: late pieces are still its own, but no request is about it any more.
+    Left,
+    /// It has ended.
+    Ended,
+}
 
 /// A tool call as far as it was told.
 #[derive(Debug, Clone)]
@@ -26,7 +37,7 @@ pub(super) struct Tool {
     pub(super) turn: Option<NativeId>,
     /// Whether its item was opened: one that only a request named was not.
     pub(super) opened: bool,
-    pub(super) ended: bool,
+    pub(super) stage: Stage,
     /// A person refused it.
     pub(super) declined: bool,
     pub(super) kind: String,
@@ -36,13 +47,15 @@ pub(super) struct Tool {
     pub(super) command: Option<String>,
     cwd: Option<String>,
     pub(super) places: Vec<String>,
-    pub(super) changes: Vec<FileChange>,
+    /// Whether these are all places that were told.
+    places_whole: bool,
+    pub(super) changes: Changes,
     result: String,
     exit_code: Option<i64>,
     /// Length and hash of the output that was given on.
     streamed: (usize, u64),
-    /// What was last given out, without its output.
-    shown: Option<ItemContent>,
+    /// The mark of what was last given out, without its output.
+    shown: Option<u64>,
 }
 
 /// What a piece of a tool call comes to.
@@ -64,7 +77,7 @@ impl Tool {
             item,
             turn,
             opened: false,
-            ended: false,
+            stage: Stage::Open,
             declined: false,
             kind: String::new(),
             title: String::new(),
@@ -73,7 +86,8 @@ impl Tool {
             command: None,
             cwd: None,
             places: Vec::new(),
-            changes: Vec::new(),
+            places_whole: true,
+            changes: Changes::default(),
             result: String::new(),
             exit_code: None,
             streamed: (0, hash(b"")),
@@ -93,42 +107,63 @@ impl Tool {
     /// taken.
     pub(super) fn asked(&mut self, told: Option<&Value>, asked: &Self) -> Option<ItemContent> {
         match told {
-            Some(told) => self.learn(told),
+            Some(told) => self.take(told, asked.changes.clone()),
             None => {
                 if self.command.is_none() {
                     self.command.clone_from(&asked.command);
                 }
-                if self.changes.is_empty() {
+                if self.changes.list.is_empty() {
                     self.changes.clone_from(&asked.changes);
                 }
             }
         }
-        let content = self.content(String::new());
-        if self.ended || self.shown.as_ref() == Some(&content) {
+        let mark = self.mark();
+        if self.stage != Stage::Open || self.shown == Some(mark) {
             return None;
         }
-        self.shown = Some(content.clone());
-        Some(content)
+        self.shown = Some(mark);
+        Some(self.content(String::new()))
     }
 
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
-        let changes = self.changes.iter().map(|change| change.diff.len() as usize);
-        // What was last shown holds the same again.
-        2 * (self.title.len() + self.arguments.len() + changes.sum::<usize>()) + self.result.len()
+        let changes = self.changes.list.iter();
+        let changes = changes.map(|change| change.path.len() + change.diff.len() as usize);
+        let texts = [
+            &self.kind,
+            &self.title,
+            &self.name,
+            &self.arguments,
+            &self.result,
+        ];
+        size_of::<Self>()
+            + changes.sum::<usize>()
+            + texts.map(String::len).iter().sum::<usize>()
+            + self.places.iter().map(String::len).sum::<usize>()
+            + self.command.as_ref().map_or(0, String::len)
+            + self.cwd.as_ref().map_or(0, String::len)
+    }
+
+    /// Whether everything that was told of its files is remembered, and in full.
+    pub(super) fn is_whole(&self) -> bool {
+        self.places_whole && self.changes.whole
     }
 
     /// Lets go of what only the item's end needed.
     fn slim(&mut self) {
-        self.ended = true;
+        self.stage = Stage::Ended;
         self.shown = None;
-        self.changes = Vec::new();
+        self.changes = Changes::default();
         self.arguments = String::new();
         self.result = String::new();
     }
 
     /// Takes what a piece tells of the tool itself, without its output.
     pub(super) fn learn(&mut self, told: &Value) {
+        self.take(told, changes(told));
+    }
+
+    fn take(&mut self, told: &Value, changes: Changes) {
         let keep = |text: String| cut(&text, KEPT);
         if let Some(kind) = text_of(told, "kind") {
             self.kind = cut(&kind, 64);
@@ -141,22 +176,25 @@ impl Tool {
         }
         if let Some(input) = told.get("rawInput").filter(|input| is_said(input)) {
             self.command = command_line(input).map(keep).or(self.command.take());
-            self.cwd = cwd(input).or(self.cwd.take());
+            self.cwd = cwd(input).map(|cwd| cut(&cwd, PATH)).or(self.cwd.take());
             self.arguments = keep(match input {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             });
         }
-        let places: Vec<_> = list(told, "locations")
-            .iter()
-            .filter_map(|place| text_of(place, "path"))
-            .take(PLACES)
-            .collect();
-        if !places.is_empty() {
-            self.places = places;
+        let told_places = list(told, "locations");
+        if !told_places.is_empty() {
+            let read = told_places
+                .iter()
+                .filter_map(|place| text_of(place, "path"));
+            let places: Vec<String> = read.take(PLACES).collect();
+            self.places_whole =
+                places.len() == told_places.len() && places.iter().all(|place| place.len() <= PATH);
+            self.places = places.iter().map(|place| cut(place, PATH)).collect();
         }
-        let changes = changes(told);
-        if !changes.is_empty() {
+        if changes.list.is_empty() {
+            self.changes.whole &= changes.whole;
+        } else {
             self.changes = changes;
         }
         if let Some(code) = exit_code(told) {
@@ -166,7 +204,7 @@ impl Tool {
 
     /// A piece of the tool call; `first` for the one that announces it.
     pub(super) fn piece(&mut self, told: &Value, first: bool) -> Vec<Piece> {
-        if self.ended && !says_anew(told) {
+        if self.stage == Stage::Ended && !says_anew(told) {
             // All that matters of it was said at its end.
             return Vec::new();
         }
@@ -186,17 +224,17 @@ impl Tool {
             self.result = cut(output, KEPT);
         }
         let mut pieces = Vec::new();
-        let content = self.content(String::new());
-        if ended.is_none() && self.shown.as_ref() != Some(&content) {
-            self.shown = Some(content.clone());
-            pieces.push(Piece::Content(content));
+        let mark = self.mark();
+        if ended.is_none() && self.shown != Some(mark) {
+            self.shown = Some(mark);
+            pieces.push(Piece::Content(self.content(String::new())));
         }
         if let Some(delta) = terminal_output(told).filter(|delta| !delta.is_empty()) {
             pieces.push(Piece::Output(delta));
         }
         match ended {
             Some(status) => {
-                if let ItemContent::FileChange { .. } = self.content(String::new())
+                if !self.changes.list.is_empty()
                     && status == ItemStatus::Failed
                     && !self.result.is_empty()
                 {
@@ -226,7 +264,7 @@ impl Tool {
     }
 
     fn is_command(&self) -> bool {
-        self.changes.is_empty() && self.kind == "execute" && self.command.is_some()
+        self.changes.list.is_empty() && self.kind == "execute" && self.command.is_some()
     }
 
     /// What a command's output has more than what was given on; nothing if it is not the same output grown.
@@ -241,10 +279,23 @@ impl Tool {
         Some(Piece::Output(more))
     }
 
+    /// Differs where [`Self::content`] does, and costs no copy of it.
+    fn mark(&self) -> u64 {
+        if !self.changes.list.is_empty() {
+            return self.changes.mark;
+        }
+        let mut hasher = DefaultHasher::new();
+        let parts = (&self.command, &self.cwd, self.exit_code, self.is_command());
+        std::hash::Hash::hash(&parts, &mut hasher);
+        let parts = (&self.title, &self.name, &self.arguments, &self.places);
+        std::hash::Hash::hash(&parts, &mut hasher);
+        hasher.finish()
+    }
+
     fn content(&self, output: String) -> ItemContent {
-        if !self.changes.is_empty() {
+        if !self.changes.list.is_empty() {
             return ItemContent::FileChange {
-                changes: self.changes.clone(),
+                changes: self.changes.list.clone(),
             };
         }
         if let Some(command) = self.command.as_ref().filter(|_| self.is_command()) {
@@ -282,7 +333,7 @@ impl Tool {
 
 /// Whether a request is about this tool though it names another id: hermes numbers its requests by themselves.
 pub(super) fn is_about(tool: &Tool, asked: &Tool) -> bool {
-    if tool.kind != asked.kind || tool.ended {
+    if tool.kind != asked.kind || tool.stage != Stage::Open {
         return false;
     }
     let command = asked.command.as_deref().is_some_and(|command| {
@@ -290,135 +341,16 @@ pub(super) fn is_about(tool: &Tool, asked: &Tool) -> bool {
             || (!command.is_empty() && tool.command.is_none() && tool.title.ends_with(command))
     });
     let path = |path: &String| {
-        tool.places.contains(path) || tool.changes.iter().any(|change| change.path == *path)
+        tool.places.contains(path) || tool.changes.list.iter().any(|change| change.path == *path)
     };
     command
         || asked
             .changes
+            .list
             .iter()
             .map(|change| &change.path)
             .chain(&asked.places)
             .any(path)
-}
-
-/// Whether a piece after the tool's end says the end anew.
-fn says_anew(told: &Value) -> bool {
-    matches!(
-        told.get("status").and_then(Value::as_str),
-        Some("completed" | "failed")
-    ) && told.get("content").is_some()
-}
-
-/// Whether an input says anything.
-fn is_said(input: &Value) -> bool {
-    match input {
-        Value::Null => false,
-        Value::Object(fields) => !fields.is_empty(),
-        _ => true,
-    }
-}
-
-/// The exact command line of a tool's input, as the measured agents name it.
-pub(super) fn command_line(input: &Value) -> Option<String> {
-    let command = input.get("command").or_else(|| input.get("cmd"))?;
-    match command {
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        Value::Array(words) => {
-            let words: Option<Vec<String>> = words
-                .iter()
-                .map(|word| word.as_str().map(str::to_owned))
-                .collect();
-            words
-                .filter(|words| !words.is_empty())
-                .map(|words| crate::rpc::answers::shell_line(&words))
-        }
-        _ => None,
-    }
-}
-
-/// Where a tool's input says that it runs.
-pub(super) fn cwd(input: &Value) -> Option<String> {
-    ["cwd", "workdir", "directory"]
-        .iter()
-        .find_map(|key| text_of(input, key))
-        .filter(|cwd| !cwd.is_empty())
-}
-
-/// The changes to files among a tool's content.
-pub(super) fn changes(told: &Value) -> Vec<FileChange> {
-    list(told, "content")
-        .iter()
-        .filter(|part| part.get("type").and_then(Value::as_str) == Some("diff"))
-        .filter_map(|part| {
-            let path = text_of(part, "path")?;
-            let old = part.get("oldText").and_then(Value::as_str);
-            let new = part.get("newText").and_then(Value::as_str);
-            let (action, diff) = match (old.filter(|old| !old.is_empty()), new) {
-                (None, Some(new)) => (FileAction::Add, new.to_owned()),
-                (Some(old), Some(new)) => (FileAction::Update, diff::unified(old, new)),
-                (Some(old), None) => (FileAction::Delete, diff::unified(old, "")),
-                (None, None) => return None,
-            };
-            Some(FileChange {
-                path,
-                action,
-                moved_to: None,
-                diff: Body::inline(diff),
-            })
-        })
-        .collect()
-}
-
-/// The words among a tool's content; what is no text is named.
-pub(super) fn texts(told: &Value) -> Option<String> {
-    let parts: Vec<String> = list(told, "content")
-        .iter()
-        .filter_map(
-            |part| match part.get("type").and_then(Value::as_str).unwrap_or_default() {
-                "content" => super::content::text(part.get("content").unwrap_or(&Value::Null)),
-                "diff" | "terminal" => None,
-                other => Some(format!(
-                    "[{other}] {}",
-                    cut(&part.to_string(), super::content::SHOWN)
-                )),
-            },
-        )
-        .collect();
-    Some(parts.join("\n")).filter(|text| !text.is_empty())
-}
-
-/// What a tool gave: its words, or its raw output where it has none.
-fn output(told: &Value) -> Option<String> {
-    texts(told).or_else(|| {
-        let raw = told.get("rawOutput")?;
-        ["output", "text", "content", "stdout"]
-            .iter()
-            .find_map(|key| text_of(raw, key))
-            .or_else(|| raw.as_str().map(str::to_owned))
-            .or_else(|| is_said(raw).then(|| raw.to_string()))
-    })
-}
-
-/// Output of a command that codex-acp tells in passing.
-fn terminal_output(told: &Value) -> Option<String> {
-    text_of(told.get("_meta")?.get("terminal_output_delta")?, "data")
-}
-
-/// The exit code, wherever an agent puts it.
-fn exit_code(told: &Value) -> Option<i64> {
-    let code = |value: &Value| {
-        ["exitCode", "exit_code", "exit"]
-            .iter()
-            .find_map(|key| value.get(*key).and_then(Value::as_i64))
-    };
-    let raw = told.get("rawOutput");
-    let of_raw = raw.and_then(|raw| {
-        code(raw)
-            .or_else(|| raw.get("metadata").and_then(code))
-            .or_else(|| list(raw, "contents").iter().find_map(code))
-    });
-    let of_terminal = || told.get("_meta")?.get("terminal_exit").and_then(code);
-    of_raw.or_else(of_terminal)
 }
 
 fn hash(bytes: &[u8]) -> u64 {

@@ -3,9 +3,7 @@
 use super::{
     codec::{Codec, Received},
     conversation::Speaking,
-    outgoing,
     replies::CallError,
-    requests,
 };
 use crate::rpc::{
     event,
@@ -14,7 +12,7 @@ use crate::rpc::{
 use pilothouse_domain::{
     ItemStatus, NativeId, ProviderEventKind,
     provider::TurnStatus,
-    provider_event::{NativePlace, Resolution},
+    provider_event::NativePlace,
     run::{ErrorCode, RunError},
 };
 use serde_json::Value;
@@ -36,10 +34,9 @@ impl Codec {
         };
         let failures = self.failures.clone();
         let known = self.conversation(session);
-        let usage = match &result {
-            Ok(result) => known.usage.of_turn(result, quirks.usage_adds_up),
-            Err(_) => None,
-        };
+        // A turn that failed took what was counted in passing.
+        let told = result.as_ref().unwrap_or(&Value::Null);
+        let usage = known.usage.of_turn(told, quirks.usage_adds_up);
         let (status, error) = match ending(result) {
             (TurnStatus::Completed, _)
                 if failures
@@ -74,23 +71,19 @@ impl Codec {
         if let Some(usage) = usage {
             event(out, place.clone(), ProviderEventKind::Usage { usage });
         }
-        for (request, pending) in self.requests.take_of(session, turn) {
-            if !pending.answered {
-                let result = requests::withdrawn(&pending.opened);
-                out.push(Received::Send(outgoing::result_line(&pending.id, &result)));
-            }
-            let kind = ProviderEventKind::RequestClosed {
-                request,
-                resolution: Resolution::Withdrawn,
-            };
-            event(out, pending.place, kind);
-        }
+        let mut asked = self.requests.take_of(session, turn);
+        // What a subagent asked names no turn; if the turn was stopped, it was answered with that.
+        asked.extend(self.requests.take_where(|pending| {
+            pending.answered && pending.place.root.as_ref() == Some(session)
+        }));
+        self.withdraw_all(asked, out);
         event(out, place, ProviderEventKind::TurnEnded { status, error });
     }
 
     /// Ends the words that are being spoken.
     pub(super) fn hush(&mut self, session: &NativeId, out: &mut Vec<Received>) {
         let spoken = self.conversation(session).speaking.take();
+        let spoken = spoken.filter(|spoken| spoken.closed_at != Some(spoken.collected().len()));
         if let Some(Speaking { item, content, .. }) = spoken {
             let kind = ProviderEventKind::ItemClosed {
                 item,

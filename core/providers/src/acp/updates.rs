@@ -3,11 +3,11 @@
 
 use super::{
     codec::{Codec, Received},
-    content,
-    conversation::Speaking,
+    content::{self, id_of},
+    conversation::{COLLECTED, Speaking},
     extras::{collect, compaction, named, notice, plan_update, subagent, todo_list, todos},
-    settings::Settings,
-    tools::{Piece, Tool},
+    told::says_anew,
+    tools::{Piece, Stage, Tool},
 };
 use crate::rpc::{
     event,
@@ -21,6 +21,9 @@ use serde_json::Value;
 
 /// Bytes of the agent's last words that are looked at when its turn ends.
 const LAST_WORDS: usize = 400;
+/// Bytes of words between two turns up to which they are told whole with each piece; longer ones when they have grown by a
+/// quarter, and when they end.
+const TOLD_WHOLE: usize = 4 * 1024;
 
 /// What a notification or request becomes that no timeline needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,9 +156,9 @@ fn settings(
             mode_changed(codec, session, &mode, out);
         }
         "config_option_update" => {
-            let mut told = Settings::default();
-            told.learn(update);
-            codec.set(session, |settings| settings.options = told.options);
+            let mut told = false;
+            codec.set(session, |settings| told = settings.learn_options(update));
+            return told;
         }
         "usage_update" => {
             let size = update.get("size").and_then(Value::as_u64);
@@ -194,36 +197,27 @@ fn understood(
             }
             let text = content::texts(update.get("content")?);
             if !is_said_mode(codec, session, kind, &text) {
-                if kind == "agent_message_chunk" && !text.is_empty() {
-                    codec.conversation(session).last_words = cut(&text, LAST_WORDS);
-                }
-                speak(
-                    codec,
-                    session,
-                    kind,
-                    text_of(update, "messageId"),
-                    &text,
-                    out,
-                );
+                let message = id_of(update, "messageId");
+                speak(codec, session, kind, message, &text, out);
             }
         }
         "tool_call" | "tool_call_update" => {
-            let call = NativeId(cut(&text_of(update, "toolCallId")?, 512));
+            let call = id_of(update, "toolCallId")?;
             tool(codec, session, call, update, kind == "tool_call", out);
         }
         "plan" => {
             let entries = todos(update.get("entries")?);
-            todo_list(codec, session, String::new(), Some(entries), out);
+            todo_list(codec, session, NativeId(String::new()), Some(entries), out);
         }
         "plan_update" => plan_update(codec, session, update.get("plan")?, out)?,
         "plan_removed" => {
-            let id = text_of(update, "planId")?;
+            let id = id_of(update, "planId")?;
             todo_list(codec, session, id, None, out);
         }
         "notice" => notice(codec, session, update, out)?,
         "compaction_update" => compaction(codec, session, update, out)?,
         "compaction_summary_chunk" => {
-            let id = NativeId(format!("compaction {}", text_of(update, "compactionId")?));
+            let id = NativeId(format!("compaction {}", id_of(update, "compactionId")?));
             let more = content::texts(update.get("content")?);
             named(codec, session, &id, |text| collect(text, &more));
         }
@@ -257,7 +251,7 @@ fn speak(
     codec: &mut Codec,
     session: &NativeId,
     kind: &str,
-    message: Option<String>,
+    message: Option<NativeId>,
     text: &str,
     out: &mut Vec<Received>,
 ) {
@@ -265,13 +259,14 @@ fn speak(
         return;
     }
     let said_as = (kind.to_owned(), message);
-    let is_child = codec.children.contains(session);
+    let place = codec.place(session);
     let known = codec.conversation(session);
-    let in_turn = known.turn.is_some() || is_child;
-    let goes_on = known
-        .speaking
-        .as_ref()
-        .is_some_and(|speaking| speaking.said_as == said_as);
+    let in_turn = known.turn.is_some() || place.root.is_some();
+    let goes_on = known.speaking.as_ref().is_some_and(|speaking| {
+        // What is collected goes on in another item where one would be too long.
+        let collected = speaking.collected().len();
+        speaking.said_as == said_as && (collected == 0 || collected + text.len() <= COLLECTED)
+    });
     if !goes_on {
         codec.hush(session, out);
         let item = NativeId(codec.mint("text"));
@@ -289,10 +284,18 @@ fn speak(
             item,
             said_as,
             content,
+            closed_at: None,
         });
     }
-    let place = codec.place(session);
-    let Some(speaking) = &mut codec.conversation(session).speaking else {
+    let known = codec.conversation(session);
+    if kind == "agent_message_chunk" {
+        if !goes_on {
+            known.last_words.clear();
+        }
+        let room = LAST_WORDS.saturating_sub(known.last_words.len());
+        known.last_words.push_str(&cut(text, room));
+    }
+    let Some(speaking) = &mut known.speaking else {
         return;
     };
     let item = speaking.item.clone();
@@ -302,7 +305,7 @@ fn speak(
             text: Body::Inline(words),
             ..
         } => collect(words, text),
-        // Between two turns nothing says when words end: they are closed at each piece.
+        // Between two turns nothing says when words end.
         ItemContent::AssistantMessage {
             text: Body::Inline(words),
         }
@@ -310,6 +313,12 @@ fn speak(
             text: Body::Inline(words),
         } if !in_turn => {
             collect(words, text);
+            let length = words.len();
+            let grown = |before: usize| length <= TOLD_WHOLE || length - before >= before / 4;
+            if speaking.closed_at.is_some_and(|before| !grown(before)) {
+                return;
+            }
+            speaking.closed_at = Some(length);
             let kind = ProviderEventKind::ItemClosed {
                 item,
                 status: ItemStatus::Completed,
@@ -329,6 +338,16 @@ fn speak(
     }
 }
 
+/// Whether what is told of a tool is told of another one than the known one of that id.
+fn is_another(known: &Tool, turn: Option<&NativeId>, announces: bool, told: &Value) -> bool {
+    let of_this_turn = known.turn.as_ref() == turn;
+    if announces {
+        return known.stage != Stage::Open || !of_this_turn;
+    }
+    // The end of one that was never announced, as some agents tell it; a late piece of what was left is its own.
+    !of_this_turn && known.stage == Stage::Ended && says_anew(told)
+}
+
 fn tool(
     codec: &mut Codec,
     session: &NativeId,
@@ -338,13 +357,8 @@ fn tool(
     out: &mut Vec<Received>,
 ) {
     let place = codec.place(session);
-    let known = codec.conversation(session);
-    let going = known.turn.clone();
-    // An id that comes again after its tool has ended, in another turn, is another tool's.
-    let again = known
-        .tool(&call)
-        .is_some_and(|tool| announces && tool.ended && tool.turn != going);
-    if again || known.tool(&call).is_none() {
+    let known = codec.conversation(session).tool(&call);
+    if known.is_none_or(|known| is_another(known, place.turn.as_ref(), announces, told)) {
         let item = NativeId(codec.mint("tool"));
         let tool = Tool::new(item, place.turn.clone());
         put_tool(codec, session, call.clone(), tool, out);
@@ -352,70 +366,81 @@ fn tool(
     if announces {
         codec.hush(session, out);
     }
-    let known = codec.conversation(session);
-    let Some(tool) = known.tool_mut(&call) else {
+    let altered = codec.conversation(session).alter(&call, |tool| {
+        let pieces = tool.piece(told, announces && !tool.opened);
+        let opened = std::mem::replace(&mut tool.opened, true);
+        // Only output needs it, and it may be long.
+        let needs_shape = pieces.iter().any(|piece| matches!(piece, Piece::Output(_)));
+        let shape = needs_shape.then(|| tool.unfinished());
+        (pieces, opened, shape, tool.item.clone(), tool.turn.clone())
+    });
+    let Some((pieces, mut opened, shape, item, turn)) = altered else {
         return;
     };
-    let item = tool.item.clone();
-    let first = announces && !tool.opened;
-    let pieces = tool.piece(told, first);
-    let mut opened = std::mem::replace(&mut tool.opened, true);
-    let shape = tool.unfinished();
     let mut place = place;
     // A late piece belongs where its tool began.
-    if place.root.is_none() && tool.turn.is_some() {
-        place.turn.clone_from(&tool.turn);
+    if place.root.is_none() && turn.is_some() {
+        place.turn = turn;
     }
     for piece in pieces {
-        let item = item.clone();
-        let kind = match piece {
-            Piece::Content(content) if opened => ProviderEventKind::ItemUpdated { item, content },
-            Piece::Content(content) => ProviderEventKind::ItemOpened {
-                item,
-                content,
-                client_id: None,
-            },
-            Piece::Output(text) => ProviderEventKind::ItemAppended {
-                item,
-                text,
-                shape: Box::new(shape.clone()),
-            },
-            Piece::End(status, content) => ProviderEventKind::ItemClosed {
-                item,
-                status,
-                content,
-                client_id: None,
-            },
-            Piece::Failure(message) => ProviderEventKind::Error {
-                error: RunError {
+        let (place, item) = (place.clone(), item.clone());
+        match piece {
+            Piece::Content(content) if opened => {
+                codec.item_changed(session, &item, &content, place, out);
+            }
+            Piece::Content(content) => {
+                let kind = ProviderEventKind::ItemOpened {
+                    item,
+                    content,
+                    client_id: None,
+                };
+                event(out, place, kind);
+            }
+            Piece::Output(text) => {
+                let Some(shape) = shape.clone() else { continue };
+                let shape = Box::new(shape);
+                event(
+                    out,
+                    place,
+                    ProviderEventKind::ItemAppended { item, text, shape },
+                );
+            }
+            Piece::End(status, content) => {
+                let kind = ProviderEventKind::ItemClosed {
+                    item: item.clone(),
+                    status,
+                    content: content.clone(),
+                    client_id: None,
+                };
+                event(out, place, kind);
+                codec.ask_anew(session, &item, &content, out);
+            }
+            Piece::Failure(message) => {
+                let error = RunError {
                     code: ErrorCode::Agent,
                     message: cut(&message, RAW_LIMIT),
-                },
-                will_retry: false,
-            },
-        };
+                };
+                let kind = ProviderEventKind::Error {
+                    error,
+                    will_retry: false,
+                };
+                event(out, place, kind);
+            }
+        }
         opened = true;
-        event(out, place.clone(), kind);
     }
 }
 
 /// Remembers a tool; what is given up for it is closed.
-fn put_tool(
+pub(super) fn put_tool(
     codec: &mut Codec,
     session: &NativeId,
     call: NativeId,
     tool: Tool,
     out: &mut Vec<Received>,
 ) {
-    let place = codec.place(session);
     for gone in codec.conversation(session).put_tool(call, tool) {
-        let kind = ProviderEventKind::ItemClosed {
-            item: gone.item.clone(),
-            status: ItemStatus::Unfinished,
-            content: gone.unfinished(),
-            client_id: None,
-        };
-        event(out, place.clone(), kind);
+        codec.gave_up(session, &gone, out);
     }
 }
 

@@ -12,6 +12,11 @@ use std::collections::BTreeMap;
 /// Requests of an agent that may wait at a time in one process; beyond, they are refused at once.
 pub const PENDING_REQUESTS: usize = 1024;
 
+/// Bytes of what they show, together, beyond which no more may wait.
+const PENDING_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of a request's id; one that is longer could not be told from another.
+const ID: usize = 256;
+
 /// Why an answer was not turned into a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerProblem {
@@ -63,18 +68,42 @@ pub(crate) struct Pending {
     pub(crate) place: NativePlace,
     pub(crate) opened: Opened,
     pub(crate) answered: bool,
+    /// Whether the changes to files that it shows are its own, not those of its item.
+    pub(crate) own_changes: bool,
+    /// Bytes of what it shows.
+    weight: usize,
 }
 
 /// All requests of one process that wait.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Requests {
     pending: BTreeMap<NativeId, Pending>,
+    /// Bytes of what they show.
+    held: usize,
 }
 
 impl Requests {
     /// Whether no more may wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.len() >= PENDING_REQUESTS
+        self.pending.len() >= PENDING_REQUESTS || self.held >= PENDING_BYTES
+    }
+
+    /// Bytes of what they show.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    pub(crate) fn get(&self, request: &NativeId) -> Option<&Pending> {
+        self.pending.get(request)
+    }
+
+    /// Counts anew what a request shows, after it was changed.
+    pub(crate) fn weigh(&mut self, request: &NativeId) {
+        if let Some(pending) = self.pending.get_mut(request) {
+            self.held = self.held.saturating_sub(pending.weight);
+            pending.weight = weight(&pending.opened);
+            self.held += pending.weight;
+        }
     }
 
     /// Their ids.
@@ -102,6 +131,18 @@ impl Requests {
         opened: Opened,
         out: &mut Vec<Received<R, E>>,
     ) {
+        self.open_showing(id, place, opened, false, out);
+    }
+
+    /// As [`Self::open`]; `own_changes` if the changes to files that it shows are its own, not those of its item.
+    pub(crate) fn open_showing<R, E>(
+        &mut self,
+        id: Value,
+        place: NativePlace,
+        opened: Opened,
+        own_changes: bool,
+        out: &mut Vec<Received<R, E>>,
+    ) {
         let request = request_id(&id);
         if let Some(known) = self.pending.get(&request) {
             if known.opened == opened && known.place == place {
@@ -124,6 +165,9 @@ impl Requests {
             );
         }
         event(out, place.clone(), opened.event(&request));
+        self.take(&request);
+        let weight = weight(&opened);
+        self.held += weight;
         self.pending.insert(
             request,
             Pending {
@@ -131,6 +175,8 @@ impl Requests {
                 place,
                 opened,
                 answered: false,
+                own_changes,
+                weight,
             },
         );
     }
@@ -175,7 +221,25 @@ impl Requests {
 
     /// Takes a request out.
     pub(crate) fn take(&mut self, request: &NativeId) -> Option<Pending> {
-        self.pending.remove(request)
+        let pending = self.pending.remove(request)?;
+        self.held = self.held.saturating_sub(pending.weight);
+        Some(pending)
+    }
+
+    /// Takes out those that are wanted.
+    pub(crate) fn take_where(
+        &mut self,
+        wanted: impl Fn(&Pending) -> bool,
+    ) -> Vec<(NativeId, Pending)> {
+        let ids: Vec<_> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| wanted(pending))
+            .map(|(id, _)| id.clone())
+            .collect();
+        ids.into_iter()
+            .filter_map(|id| self.take(&id).map(|pending| (id, pending)))
+            .collect()
     }
 
     /// Takes out what is asked in a turn of a conversation.
@@ -184,18 +248,21 @@ impl Requests {
         thread: &NativeId,
         turn: &NativeId,
     ) -> Vec<(NativeId, Pending)> {
-        let ids: Vec<_> = self
-            .pending
-            .iter()
-            .filter(|(_, pending)| {
-                is_of(&pending.place, thread) && pending.place.turn.as_ref() == Some(turn)
-            })
-            .map(|(id, _)| id.clone())
-            .collect();
-        ids.into_iter()
-            .filter_map(|id| self.pending.remove(&id).map(|pending| (id, pending)))
-            .collect()
+        self.take_where(|pending| {
+            is_of(&pending.place, thread) && pending.place.turn.as_ref() == Some(turn)
+        })
     }
+}
+
+/// Bytes of what a request shows and of the answers that fit it.
+fn weight(opened: &Opened) -> usize {
+    let shown = serde_json::to_string(&opened.subject).map_or(0, |text| text.len());
+    size_of::<Pending>() + 2 * shown
+}
+
+/// Whether an id of a request can be told from every other.
+pub(crate) fn is_bounded(id: &Value) -> bool {
+    id.to_string().len() <= ID
 }
 
 /// Whether a place belongs to a conversation.
@@ -205,7 +272,7 @@ fn is_of(place: &NativePlace, thread: &NativeId) -> bool {
 
 /// A request's id as text: a number as it is, a text in quotes, so that `0` and `"0"` differ.
 pub(crate) fn request_id(id: &Value) -> NativeId {
-    NativeId(cut(&id.to_string(), 256))
+    NativeId(cut(&id.to_string(), ID))
 }
 
 /// Whether a request asks for exactly what was shown. Only changes may have been filled in from their item, where the

@@ -68,16 +68,33 @@ impl<V> Bounded<V> {
         self.map.values_mut()
     }
 
-    /// Takes the oldest value out.
-    pub(crate) fn pop_oldest(&mut self) -> Option<V> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&NativeId, &mut V)> {
+        self.map.iter_mut()
+    }
+
+    /// Takes the oldest key out, with its value.
+    pub(crate) fn pop_oldest(&mut self) -> Option<(NativeId, V)> {
         let oldest = self.order.pop_front()?;
-        self.map.remove(&oldest)
+        let value = self.map.remove(&oldest)?;
+        Some((oldest, value))
+    }
+
+    /// Whether the oldest key would have to go for another one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.order.len() >= self.cap
     }
 
     pub(crate) fn remove(&mut self, key: &NativeId) -> Option<V> {
         let value = self.map.remove(key)?;
         self.order.retain(|kept| kept != key);
         Some(value)
+    }
+
+    /// Keeps the values that are wanted.
+    pub(crate) fn retain(&mut self, wanted: impl Fn(&V) -> bool) {
+        self.map.retain(|_, value| wanted(value));
+        let map = &self.map;
+        self.order.retain(|kept| map.contains_key(kept));
     }
 
     #[cfg(test)]

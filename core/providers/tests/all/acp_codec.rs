@@ -18,10 +18,10 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new() -> Self {
-        Self::named("test-agent")
+        Self::of_version("test-agent", "1")
     }
 
-    pub(crate) fn named(name: &str) -> Self {
+    pub(crate) fn of_version(name: &str, version: &str) -> Self {
         let mut agent = Self {
             codec: Codec::new("life"),
             sent: Vec::new(),
@@ -31,7 +31,7 @@ impl Agent {
         });
         agent.codec.call(Call::New { cwd: "/".into() });
         agent.receive(&json!({"jsonrpc": "2.0", "id": 1, "result": {
-            "protocolVersion": 1, "agentInfo": {"name": name, "version": "1"}, "agentCapabilities": {},
+            "protocolVersion": 1, "agentInfo": {"name": name, "version": version}, "agentCapabilities": {},
         }}));
         agent.receive(&json!({"jsonrpc": "2.0", "id": 2, "result": {"sessionId": "s"}}));
         agent

@@ -16,8 +16,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
-/// What the codec may hold whatever comes: a line that is not whole yet, and what it remembers of tools.
-const HELD: usize = 2 * FRAME_LIMIT + 1024 * 1024;
+/// What the codec may hold whatever comes: a line that is not whole yet, what it remembers of conversations, and what
+/// waits for answers.
+const HELD: usize = 3 * FRAME_LIMIT + 1024 * 1024;
 
 #[test]
 fn a_line_of_a_hundred_megabytes_is_skipped_in_bounded_memory_and_the_next_frame_is_read() {

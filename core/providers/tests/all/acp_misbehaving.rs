@@ -198,7 +198,7 @@ async fn the_mode_that_a_thread_names_is_set_before_its_first_turn_and_another_i
 #[tokio::test]
 async fn an_agent_that_nobody_measured_keeps_its_mode_and_takes_others_only_by_configuration() {
     let hello = HELLO.replace("gemini-cli", "somebody");
-    let script = format!("{hello}{SESSION} read l");
+    let script = format!("{hello}{SESSION} read l; echo '{{}}'");
     let (runtime, mut events) = start(&script).await;
     let runtime = runtime.unwrap();
     let first = events.recv().await.unwrap().events;
@@ -210,6 +210,13 @@ async fn an_agent_that_nobody_measured_keeps_its_mode_and_takes_others_only_by_c
         runtime.open_thread(open(Mode::Ask)).await.is_ok(),
         "nothing is set"
     );
+    let _ = runtime.send_turn(message(Mode::Ask)).await;
+    let told = all(events).await;
+    let warned = told.iter().filter(|event| {
+        matches!(&event.kind, ProviderEventKind::Unknown { label, raw }
+            if label == "notice (warning)" && raw.contains("somebody") && raw.contains("host.toml"))
+    });
+    assert_eq!(warned.count(), 1, "its person reads it: {told:#?}");
 
     let (runtime, _events) = start(&script).await;
     let refused = runtime.unwrap().open_thread(open(Mode::ReadOnly)).await;
@@ -316,4 +323,40 @@ async fn two_turns_never_go_on_at_once_and_only_the_one_that_goes_on_can_be_stop
         stopping.interrupt("s".into(), turn).await,
         Err(InterruptError::TurnEnded)
     );
+}
+
+#[tokio::test]
+async fn what_there_is_no_room_for_before_the_end_of_the_handshake_is_told() {
+    let script = format!(
+        "for n in $(seq 5000); do echo '{{\"jsonrpc\":\"2.0\",\"method\":\"_x/y\",\"params\":{{}}}}'; done; {HELLO}"
+    );
+    let (runtime, events) = start(&script).await;
+    drop(runtime.unwrap());
+    let told = all(events).await;
+    let said = told.iter().any(|event| {
+        matches!(&event.kind, ProviderEventKind::Unknown { label, raw }
+            if label.contains("handshake") && raw.starts_with("904 "))
+    });
+    assert!(said, "{:?}", told.last());
+}
+
+#[tokio::test]
+async fn an_option_that_the_agent_does_not_say_to_be_set_is_not() {
+    let session = SESSION.replace(
+        r#""modes":{"currentModeId":"plan","availableModes":[{"id":"plan","name":"Plan"},{"id":"default","name":"Default"}]}"#,
+        r#""configOptions":[{"id":"mode","category":"mode","currentValue":"plan","options":[{"value":"plan"},{"value":"default"}]}]"#,
+    );
+    for (answer, taken) in [
+        ("{}", false),
+        (r#"{"configOptions":[]}"#, false),
+        (
+            r#"{"configOptions":[{"id":"mode","category":"mode","currentValue":"default","options":[]}]}"#,
+            true,
+        ),
+    ] {
+        let set = format!("read l; echo '{{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{answer}}}';");
+        let (runtime, _events) = start(&format!("{HELLO}{session}{set} read l")).await;
+        let opened = runtime.unwrap().open_thread(open(Mode::Ask)).await;
+        assert_eq!(opened.is_ok(), taken, "{answer}: {opened:?}");
+    }
 }

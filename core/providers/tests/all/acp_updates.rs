@@ -85,7 +85,7 @@ fn a_link_shows_where_it_leads_and_is_closed_when_the_agent_says_that_it_is_done
     assert!(
         matches!(&closed[..], [ProviderEventKind::RequestClosed { request: closed, resolution: Resolution::Answered }] if *closed == request)
     );
-    assert_eq!(agent.sent[0]["result"]["action"], "accept");
+    assert_eq!(agent.sent[0]["result"]["action"], "cancel");
     assert!(kinds(agent.receive(&done)).is_empty(), "once");
 }
 

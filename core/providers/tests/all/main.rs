@@ -6,6 +6,8 @@
     reason = "a test says what it expects by failing"
 )]
 
+mod acp_asking;
+mod acp_bounds;
 mod acp_codec;
 mod acp_hostile;
 mod acp_misbehaving;
