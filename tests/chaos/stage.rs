@@ -95,9 +95,10 @@ pub(crate) fn now() -> u64 {
 
 fn config(story: &Story, root: &Path, plant: &Plant) -> String {
     let text = |path: &Path| Value::from(path.to_string_lossy()).to_string();
-    let program = match story.family {
-        Family::Codex => "scripted-codex.mjs",
-        Family::Acp => "scripted-acp.mjs",
+    let (program, modes) = match story.family {
+        Family::Codex => ("scripted-codex.mjs", ""),
+        // Nobody measured it: its thread would say that it may not ask.
+        Family::Acp => ("scripted-acp.mjs", "modes = { ask = \"default\" }\n"),
     };
     let mut command = vec![
         "\"node\"".to_owned(),
@@ -113,7 +114,7 @@ fn config(story: &Story, root: &Path, plant: &Plant) -> String {
         command.extend(["\"--plant\"".to_owned(), Value::from(name).to_string()]);
     }
     format!(
-        "[host]\nname = \"chaos\"\n\n[workspaces.demo]\npath = {}\n\n[agents.{}]\nprotocol = \"{}\"\ncommand = [{}]\n",
+        "[host]\nname = \"chaos\"\n\n[workspaces.demo]\npath = {}\n\n[agents.{}]\nprotocol = \"{}\"\ncommand = [{}]\n{modes}",
         text(&root.join("workspace")),
         story.family.agent(),
         story.family.protocol(),
