@@ -1,22 +1,25 @@
 //! Numbers that look random and are the same in every run.
 
-/// A sequence of numbers that follows from its seed (splitmix64).
+#[path = "../support/splitmix.rs"]
+mod splitmix;
+
+use splitmix::SplitMix;
+
+/// A sequence of numbers that follows from its seed.
 #[derive(Debug, Clone)]
-pub struct Seed(u64);
+pub struct Seed(SplitMix);
 
 impl Seed {
     /// The sequence of a seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5155_4552_5953_5249)
+        Self(SplitMix(
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5155_4552_5953_5249,
+        ))
     }
 
     /// The next number.
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     /// A number below `bound`.

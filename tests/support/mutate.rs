@@ -12,8 +12,13 @@
 
 use serde_json::{Map, Value};
 
-/// Random numbers, the same for the same seed (xorshift64*).
-pub(crate) struct Dice(u64);
+#[path = "splitmix.rs"]
+mod splitmix;
+
+use splitmix::SplitMix;
+
+/// Random numbers, the same for the same seed.
+pub(crate) struct Dice(SplitMix);
 
 fn number_from(name: &str, otherwise: u64) -> u64 {
     match std::env::var(name) {
@@ -39,18 +44,11 @@ pub(crate) fn rounds(rounds: u64, mut each: impl FnMut(&mut Dice)) {
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut dice = Self((seed ^ 0x2545_F491_4F6C_DD1D) | 1);
-        for _ in 0..8 {
-            dice.next();
-        }
-        dice
+        Self(SplitMix(seed))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.0.number()
     }
 
     /// A number below `n`; 0 for an `n` of 0.

@@ -1,26 +1,27 @@
-//! Random numbers from a seed, the same on every machine: splitmix64 (Steele, Lea, Flood 2014).
+//! Random numbers for what fixtures hold.
+
+#[path = "../../support/splitmix.rs"]
+mod splitmix;
+
+use splitmix::SplitMix;
 
 /// A stream of numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(SplitMix);
 
 impl Rng {
     /// The stream of a seed and of what is made from it, so that each thing has its own whatever else is made.
     pub(crate) fn of(seed: u64, parts: &[u64]) -> Self {
-        let mut rng = Self(seed);
+        let mut numbers = SplitMix(seed);
         for part in parts {
-            rng.0 ^= part.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            rng.next();
+            numbers.0 ^= part.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            numbers.number();
         }
-        rng
+        Self(numbers)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     /// A number from `low` to `high`, both included.

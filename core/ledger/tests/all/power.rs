@@ -202,7 +202,7 @@ fn holds_after_cut(
     dir: &Path,
     found: &mut Found,
 ) -> Result<(), usize> {
-    let mut dice = Dice(seed as u64);
+    let mut dice = Dice::new(seed as u64);
     let until = first + 1 + dice.below(trace.steps.len() - first);
     // Right before a sync most is open.
     let until = match dice.below(2) {

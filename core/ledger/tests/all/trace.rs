@@ -11,6 +11,11 @@ use std::{
     process::{Command, Stdio},
 };
 
+#[path = "../../../../tests/support/splitmix.rs"]
+mod splitmix;
+
+use splitmix::SplitMix;
+
 /// The smallest piece that a disk writes whole.
 const SECTOR: usize = 512;
 
@@ -48,16 +53,16 @@ pub(crate) struct Trace {
     files: usize,
 }
 
-/// Numbers that look random and follow from their seed (splitmix64).
-pub(crate) struct Dice(pub(crate) u64);
+/// Numbers that look random and follow from their seed.
+pub(crate) struct Dice(SplitMix);
 
 impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(SplitMix(seed))
+    }
+
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
+        (self.0.number() % bound.max(1) as u64) as usize
     }
 }
 
