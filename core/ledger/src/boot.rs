@@ -35,9 +35,10 @@ pub(crate) fn kill_left_behind(pid_dir: &Path) {
 /// Marks what was going on when the last life ended.
 pub(crate) fn mark_lost(work: &mut Work, tx: &mut LedgerTx<'_>) -> Result<(), StoreError> {
     tx.prune_outcomes(work.now_ms())?;
-    for StoredEffect { thread, effect, .. } in tx.unfinished_effects()? {
-        if !work.never_sent(tx, thread, &effect)? {
-            work.outcome(tx, thread, &effect, None, &EffectOutcome::Unknown)?;
+    for stored in tx.unfinished_effects()? {
+        if !work.never_sent(tx, &stored)? {
+            let StoredEffect { thread, effect, .. } = &stored;
+            work.outcome(tx, *thread, effect, None, &EffectOutcome::Unknown)?;
         }
     }
     for thread in tx.live_threads()? {

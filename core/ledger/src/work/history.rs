@@ -4,7 +4,7 @@
 use super::Work;
 use crate::runtimes::SessionFacts;
 use pilothouse_domain::{
-    Cause, Effect, EffectKind, EffectOutcome, Event, MessageId, NativeId, ProviderEvent,
+    Cause, EffectKind, EffectOutcome, Event, LoggedEvent, MessageId, NativeId, ProviderEvent,
     ProviderEventKind, ProviderTurnId, Row, RunId, ThreadId,
     binding::{Binding, BindingKey, BindingTarget},
     item::Position,
@@ -13,8 +13,11 @@ use pilothouse_domain::{
     thread::Delivery,
 };
 use pilothouse_orchestrator::Decision;
-use pilothouse_store::{LedgerTx, StoreError};
+use pilothouse_store::{LedgerTx, StoreError, StoredEffect};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of entries that are looked through for a session; behind more nothing is certain.
+const SINCE_BYTES: usize = 1 << 20;
 
 /// The last turns of a native conversation.
 pub(crate) struct Past {
@@ -108,13 +111,18 @@ impl Work {
     }
 
     /// Records that a message was never handed over, where that is certain after the host's death: a conversation is bound,
-    /// on disk, before anything is said in it, and this thread has none. `false`: it is not certain, or no message.
+    /// on disk, before anything is said in it, and this thread has none; or its agent was still being started. `false`: it
+    /// is not certain, or no message.
     pub(crate) fn never_sent(
         &mut self,
         tx: &mut LedgerTx<'_>,
-        thread: ThreadId,
-        effect: &Effect,
+        StoredEffect {
+            thread,
+            seq,
+            effect,
+        }: &StoredEffect,
     ) -> Result<bool, StoreError> {
+        let thread = *thread;
         let EffectKind::SendTurn { message, .. } = &effect.kind else {
             return Ok(false);
         };
@@ -122,7 +130,7 @@ impl Work {
         let bound = self
             .state(thread)
             .is_none_or(|state| state.provider_thread.is_some());
-        if bound {
+        if bound && !self.had_no_session(tx, thread, *seq)? {
             return Ok(false);
         }
         let reason = "it had not reached the agent when the host stopped".to_owned();
@@ -144,6 +152,34 @@ impl Work {
             delivery,
         )?;
         Ok(true)
+    }
+
+    /// Whether no session served a thread at any time after an entry. A new one is told to its thread, on disk, before
+    /// anything is said to it: there was nobody then to whom an effect of that entry can have been handed.
+    fn had_no_session(
+        &self,
+        tx: &LedgerTx<'_>,
+        thread: ThreadId,
+        seq: u64,
+    ) -> Result<bool, StoreError> {
+        let live = self
+            .state(thread)
+            .and_then(|state| state.session.as_ref())
+            .is_some_and(|session| session.live);
+        if live {
+            return Ok(false);
+        }
+        let entries = tx.entries_after(thread, seq, SINCE_BYTES)?;
+        let read = entries.last().map_or(seq, |last| last.seq);
+        let other = |event: &LoggedEvent| match event {
+            LoggedEvent::Known(event) => !matches!(
+                **event,
+                Event::SessionChanged { .. } | Event::SessionStatusChanged { .. }
+            ),
+            LoggedEvent::Unknown(_) => false,
+        };
+        let silent = entries.iter().flat_map(|entry| &entry.events).all(other);
+        Ok(silent && read == tx.cursor(thread)?.seq)
     }
 
     /// Appends how far a message got.

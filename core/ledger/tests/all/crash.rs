@@ -203,6 +203,16 @@ async fn a_message_is_absent_from_a_conversation_only_where_its_turn_would_have_
     assert_eq!(later, Delivery::Unknown);
 }
 
+/// How far the message of the last command got.
+async fn last_delivery(world: &World, message: MessageId) -> Delivery {
+    let (thread, key) = (world.thread, RowKind::Message.key(message.as_bytes()));
+    let row = world.ledger.read(move |reader| reader.row(thread, key));
+    let Some(Row::Message(row)) = row.await.unwrap() else {
+        panic!("the message's row is gone")
+    };
+    row.delivery
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_whose_agent_was_only_being_started_is_undelivered_and_not_unknown() {
     let mut world = World::new().await;
@@ -212,21 +222,30 @@ async fn a_message_whose_agent_was_only_being_started_is_undelivered_and_not_unk
         .await;
     let message: MessageId = world.last_command().derive("message");
     let mut world = world.reopened().await;
-    let row = world
-        .ledger
-        .read({
-            let (thread, key) = (world.thread, RowKind::Message.key(message.as_bytes()));
-            move |reader| reader.row(thread, key)
-        })
-        .await
-        .unwrap();
-    let Some(Row::Message(row)) = row else {
-        panic!("the message's row is gone")
-    };
-    let Delivery::Failed { reason } = row.delivery else {
-        panic!("{:?}", row.delivery)
+    let delivery = last_delivery(&world, message).await;
+    let Delivery::Failed { reason } = delivery else {
+        panic!("{delivery:?}")
     };
     assert!(reason.contains("had not reached the agent"), "{reason}");
+    world.send("next", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "next");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_is_one_whose_agent_was_only_being_started_again_for_a_conversation_that_is_there() {
+    let mut world = World::new().await;
+    world.send("first", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "first");
+    // The first message's agent ends with its host; what becomes of it is not looked at here.
+    let mut world = world.reopened().await;
+    let _closed = world.script.hold_start();
+    world
+        .send("never said", DispatchMode::StartImmediately)
+        .await;
+    let message: MessageId = world.last_command().derive("message");
+    let mut world = world.reopened().await;
+    let delivery = last_delivery(&world, message).await;
+    assert!(matches!(delivery, Delivery::Failed { .. }), "{delivery:?}");
     world.send("next", DispatchMode::StartImmediately).await;
     assert_eq!(world.sent().await, "next");
 }
