@@ -2,7 +2,7 @@
 
 use crate::open_text::OpenTexts;
 use pilothouse_domain::{
-    ItemId, RequestId, Row, RowKey, RuntimeRequest, ThreadId,
+    ItemId, RequestId, Row, RowKey, RuntimeRequest, ThreadId, TurnItem,
     binding::{BindingKey, BindingTarget},
     row::RowKind,
 };
@@ -56,6 +56,10 @@ impl Bindings for View<'_> {
 
     fn row(&self, key: RowKey) -> Option<Row> {
         self.stored.row(key)
+    }
+
+    fn last_items(&self, most: usize) -> Vec<TurnItem> {
+        self.stored.last_items(most)
     }
 }
 

@@ -31,6 +31,7 @@ pub use summary::summarise;
 
 use pilothouse_domain::{
     Effect, Event, ItemId, MessageId, Refusal, RequestId, Row, RowKey, RunId, RuntimeRequest,
+    TurnItem,
     binding::{Binding, BindingKey, BindingTarget},
     command::Notice,
     request::LostReason,
@@ -129,6 +130,8 @@ pub trait Bindings {
     fn request(&self, request: RequestId) -> Option<RuntimeRequest>;
     /// A row of the thread.
     fn row(&self, key: RowKey) -> Option<Row>;
+    /// The items at the end of the thread, the last one first, at most `most`.
+    fn last_items(&self, most: usize) -> Vec<TurnItem>;
 }
 
 /// What an agent's event leads to.

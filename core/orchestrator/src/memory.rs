@@ -9,7 +9,7 @@ use crate::{
 use pilothouse_domain::{
     Cause, Chain, Command, Cursor, Digest, Effect, EffectOutcome, Entry, Epoch, Event, ItemId,
     LoggedEvent, Policy, ProviderEvent, Refusal, RequestId, Row, RowKey, RuntimeRequest, ThreadId,
-    ThreadState, ThreadSummary,
+    ThreadState, ThreadSummary, TurnItem,
     binding::{BindingKey, BindingTarget},
     entry::LOG_FORMAT,
     hash,
@@ -75,6 +75,10 @@ impl Bindings for Known<'_> {
     fn row(&self, key: RowKey) -> Option<Row> {
         self.0.rows.get(key)
     }
+
+    fn last_items(&self, most: usize) -> Vec<TurnItem> {
+        self.0.last_items(most)
+    }
 }
 
 impl MemoryThread {
@@ -92,6 +96,18 @@ impl MemoryThread {
             epoch: Epoch::default(),
             policy,
         }
+    }
+
+    /// The items at the end of the thread, the last one first, at most `most`.
+    pub fn last_items(&self, most: usize) -> Vec<TurnItem> {
+        let items = self.rows.0.values().filter_map(|row| match row {
+            Row::Item(item) => Some(item),
+            _ => None,
+        });
+        let mut items: Vec<TurnItem> = items.cloned().collect();
+        items.sort_by_key(|item| std::cmp::Reverse(item.position));
+        items.truncate(most);
+        items
     }
 
     /// The same thread made from its entries alone: state, rows and summary, as a device has them.

@@ -184,6 +184,25 @@ pub struct Window {
     pub bytes: usize,
 }
 
+/// The items at the end of a thread, the last one first, at most `most`.
+pub(crate) fn last_items(db: &Db, thread: i64, most: usize) -> Result<Vec<TurnItem>> {
+    let mut items = Vec::new();
+    db.scan(
+        "reading the last items",
+        "SELECT json FROM rows WHERE thread = ?1 AND arrival IS NOT NULL ORDER BY run DESC, arrival DESC LIMIT ?2",
+        (thread, int(most as u64)),
+        |row| {
+            let json = row
+                .get_ref(0)
+                .and_then(|value| value.as_str().map_err(Into::into))
+                .map_err(db.fail("reading the last items"))?;
+            items.push(from_json(db, "reading the last items", json)?);
+            Ok(true)
+        },
+    )?;
+    Ok(items)
+}
+
 /// Items before a position (all, if there is none), the newest of them up to `max_bytes`, at least one; rows of
 /// `already` are neither repeated nor counted.
 pub(crate) fn window(

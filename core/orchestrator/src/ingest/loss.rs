@@ -3,7 +3,7 @@
 use super::{Ingesting, WORDS, cut};
 use crate::{Bindings, Ingested, draft::user_item};
 use pilothouse_domain::{
-    Event, ItemStatus, MessageId, Row, ThreadState,
+    Event, ItemContent, ItemStatus, MessageId, Row, ThreadState,
     command::{Notice, NoticeKind},
     ids::IdMint,
     provider::{ProviderThreadStatus, SessionStatus, TurnEnd, TurnStatus},
@@ -26,6 +26,9 @@ pub fn runtime_lost(
     ingesting.lose_runtime(reason, detail);
     ingesting.done()
 }
+
+/// More often than this nobody can ask one attempt to stop: once, and once more where a restart was to follow.
+const MOST_STOPS: usize = 2;
 
 impl Ingesting<'_> {
     pub(super) fn lose_runtime(&mut self, reason: LostReason, detail: &str) {
@@ -110,7 +113,8 @@ impl Ingesting<'_> {
     }
 
     /// The message of the active attempt, if nothing shows that it was read: an agent without turns of its own confirms
-    /// none, so its message counts as delivered as soon as it is written, and this one has done nothing since.
+    /// none, so its message counts as delivered as soon as it is written, and this one has done nothing since. That somebody
+    /// asked it to stop is not its doing.
     fn unheard(&self) -> Option<MessageId> {
         let state = self.state();
         let message = state.active.as_ref()?.attempt.as_ref()?.message?;
@@ -120,7 +124,11 @@ impl Ingesting<'_> {
         let Some(Row::Message(row)) = self.row(RowKind::Message, message.as_bytes()) else {
             return None;
         };
-        let silent = item.position.arrival + 1 == state.next_arrival;
+        let last = self.known.last_items(MOST_STOPS + 1);
+        let silent = last
+            .iter()
+            .find(|last| !matches!(last.content, ItemContent::Interrupt { .. }))
+            .is_some_and(|last| last.id == item.id);
         (!self.confirms_turns() && silent && row.delivery == Delivery::Started).then_some(message)
     }
 }

@@ -75,6 +75,9 @@ impl Bindings for NoBindings {
     fn row(&self, _: RowKey) -> Option<Row> {
         None
     }
+    fn last_items(&self, _: usize) -> Vec<TurnItem> {
+        Vec::new()
+    }
 }
 
 pub(crate) struct Ingesting<'a> {

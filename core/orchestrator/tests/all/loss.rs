@@ -158,6 +158,13 @@ fn an_agent_that_confirms_no_turn_and_died_silently_may_not_have_read_its_messag
     assert_eq!(world.message(message).delivery, Delivery::Unknown);
     assert_eq!(unknown_deliveries(&world), 1);
 
+    // The same, where somebody asked it to stop before its end was noticed (chaos, seed 317761549): that is not its doing.
+    let (mut world, message) = begun(CapabilityValue::No);
+    world.interrupt(true).unwrap();
+    assert_eq!(world.message(message).delivery, Delivery::Started);
+    world.thread.lose_runtime(LostReason::AgentExited, "");
+    assert_eq!(world.message(message).delivery, Delivery::Unknown);
+
     // The same, where its end is known before the word that the message was written.
     let mut world = World::new();
     let no = [(CapabilityFlag::NativeTurnIds, CapabilityValue::No)];

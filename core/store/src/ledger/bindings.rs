@@ -7,6 +7,7 @@ use crate::{
 };
 use pilothouse_domain::{
     ItemId, ProviderThreadId, ProviderTurnId, RequestId, Row, RowKey, RuntimeRequest, ThreadId,
+    TurnItem,
     binding::{Binding, BindingKey, BindingTarget},
     row::RowKind,
 };
@@ -155,5 +156,10 @@ impl Bindings for ThreadBindings<'_> {
 
     fn row(&self, key: RowKey) -> Option<Row> {
         self.or_fault(self.reads.row(self.thread, key))
+    }
+
+    fn last_items(&self, most: usize) -> Vec<TurnItem> {
+        self.or_fault(self.reads.last_items(self.thread, most).map(Some))
+            .unwrap_or_default()
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     rows::{self, ThreadRows, Window},
 };
 use pilothouse_domain::{
-    BlobHash, Cursor, ItemId, Position, Row, RowKey, ThreadId, ThreadState, limits,
+    BlobHash, Cursor, ItemId, Position, Row, RowKey, ThreadId, ThreadState, TurnItem, limits,
     row::{OpenItem, Snapshot},
     state::STATE_VERSION,
 };
@@ -236,6 +236,17 @@ impl LedgerReads {
                 0,
             ),
             None => Ok(Window::default()),
+        }
+    }
+
+    /// The items at the end of a thread, the last one first, at most `most`.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn last_items(&self, thread: ThreadId, most: usize) -> Result<Vec<TurnItem>> {
+        match self.find_number(thread)? {
+            Some(number) => rows::last_items(&self.db, number, most),
+            None => Ok(Vec::new()),
         }
     }
 

@@ -7,7 +7,7 @@ use pilothouse_domain::{
     AttemptId, Cause, Command, CommandId, Effect, EffectKind, EffectOutcome, Entry, Epoch, Event,
     Incarnation, ItemContent, ItemId, LoggedEvent, NativeId, Policy, ProviderEvent,
     ProviderEventKind, Refusal, RequestId, RequestStatus, Row, RowKey, RunId, RuntimeRequest,
-    SessionId, ThreadState,
+    SessionId, ThreadState, TurnItem,
     binding::{BindingKey, BindingTarget},
     capability::CapabilityValue,
     command::NoticeKind,
@@ -61,6 +61,10 @@ impl Bindings for Known<'_> {
 
     fn row(&self, key: RowKey) -> Option<Row> {
         self.0.rows.get(key)
+    }
+
+    fn last_items(&self, most: usize) -> Vec<TurnItem> {
+        self.0.last_items(most)
     }
 }
 
