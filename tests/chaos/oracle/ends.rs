@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 /// the machine may be busy.
 const RECORDED_WITHIN_MS: u64 = 10_000;
 
+/// How long the host may take to notice that an agent has ended, ms: what is asked for meanwhile goes to a dead process.
+const NOTICED_WITHIN_MS: u64 = 1_000;
+
 /// Stands for an agent that its host was just starting when it was killed: it has no line in the log. Nobody but that host
 /// could know how far it had come.
 pub(super) const STARTING: u32 = 0;
@@ -81,10 +84,15 @@ impl Ends {
 
     /// Until when something that the agent told at `at` may not have been recorded.
     pub(super) fn recorded(&self, at: u64) -> u64 {
-        let mut until = at.saturating_add(RECORDED_WITHIN_MS);
+        self.after(at, RECORDED_WITHIN_MS)
+    }
+
+    /// A time after a moment, without what stood still meanwhile.
+    fn after(&self, at: u64, ms: u64) -> u64 {
+        let mut until = at.saturating_add(ms);
         for (from, to) in &self.stalls {
             if *to > at && *from <= until {
-                until = until.max(to.saturating_add(RECORDED_WITHIN_MS));
+                until = until.max(to.saturating_add(ms));
             }
         }
         until
@@ -92,22 +100,18 @@ impl Ends {
 
     /// The first end of one of these processes in a span of time, both ends included.
     pub(super) fn between(&self, processes: &BTreeSet<u32>, from: u64, until: u64) -> Option<End> {
-        self.all_between(processes, from, until).next()
-    }
-
-    fn all_between(
-        &self,
-        processes: &BTreeSet<u32>,
-        from: u64,
-        until: u64,
-    ) -> impl Iterator<Item = End> {
-        let ends = self.ends.iter().copied();
-        ends.filter(move |end| (from..=until).contains(&end.at) && processes.contains(&end.process))
+        let mut ends = self.ends.iter().copied();
+        ends.find(|end| (from..=until).contains(&end.at) && processes.contains(&end.process))
     }
 
     /// The ends at which nobody could know whether an effect had taken place.
     pub(super) fn in_doubt(&self, effect: &Effect) -> impl Iterator<Item = End> {
         let until = effect.acknowledged.map_or(u64::MAX, |at| self.recorded(at));
-        self.all_between(&effect.processes, effect.from, until)
+        let ends = self.ends.iter().copied();
+        ends.filter(move |end| {
+            effect.processes.contains(&end.process)
+                && self.after(end.at, NOTICED_WITHIN_MS) >= effect.from
+                && end.at <= until
+        })
     }
 }
