@@ -186,10 +186,11 @@ impl Oracle<'_> {
             STARTING => "an agent that was being started".to_owned(),
             process => format!("agent {process}"),
         };
-        let after = end.at - effect.from;
-        Some(format!(
-            "{agent} ended {after} ms after it was sent, {word}"
-        ))
+        let when = match end.at.checked_sub(effect.from) {
+            Some(after) => format!("{after} ms after it was sent"),
+            None => format!("{} ms before it was sent", effect.from - end.at),
+        };
+        Some(format!("{agent} ended {when}, {word}"))
     }
 
     /// The agent processes that had a message, or were to get it: those that had opened its thread's conversation, or one
