@@ -16,8 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Times that all entries are applied.
+/// Times that all entries are applied; the fastest counts.
 const PASSES: u32 = 20;
+
+/// Bytes that are read before each of them: more than the processor's caches hold, or a log that fits them would seem to be
+/// of another kind than one that does not.
+const CACHES: usize = 256 << 20;
 
 #[derive(Serialize, Deserialize)]
 struct Measured {
@@ -73,7 +77,7 @@ pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
     let sizes = format!("{} MB by {} MB", whole.megabytes(), half.megabytes());
     Ok(vec![
         Row::at_least(
-            "apply, processor time, best of 5",
+            "apply, fastest pass, best of 5",
             rate,
             250_000.0,
             "entries/s",
@@ -116,7 +120,7 @@ pub(crate) fn run(context: &Context) -> Result<Vec<Row>> {
         .note("median of 5 pairs"),
         moved((&half, &small), (&whole, &large), GROWTH),
         Row::at_most(
-            format!("apply, processor time an entry, {sizes}"),
+            format!("apply, fastest pass, an entry, {sizes}"),
             middle(&mut apply_growth)?,
             GROWTH,
             "×",
@@ -222,16 +226,25 @@ pub(crate) fn child(arguments: &[String]) -> Result<serde_json::Value> {
     })?)
 }
 
-/// Time in `apply` alone, for every entry of a log; as often as the system's ticks need to be small beside it.
+/// Time in `apply` alone, for every entry of a log.
 fn apply_all(reader: &LedgerReader, thread: ThreadId, end: &ThreadState) -> Result<Duration> {
     let entries = reader.entries_after(thread, 0, usize::MAX)?;
-    let began = measure::thread_cpu()?;
+    let elsewhere = vec![1_u8; CACHES];
+    let mut best = Duration::MAX;
     for _ in 0..PASSES {
+        let sum: u64 = elsewhere
+            .iter()
+            .step_by(64)
+            .map(|byte| u64::from(*byte))
+            .sum();
+        std::hint::black_box(sum);
+        let began = Instant::now();
         let mut state = ThreadState::empty(thread);
         for entry in &entries {
             apply_entry(&mut state, entry);
         }
+        best = best.min(began.elapsed());
         ensure!(state == *end, "apply gave another state");
     }
-    Ok(measure::thread_cpu()?.saturating_sub(began) / PASSES)
+    Ok(best)
 }
