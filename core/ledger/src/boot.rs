@@ -1,6 +1,6 @@
 //! What a ledger does before it takes anything: agents of an earlier life are killed, what they were doing is marked as
 //! lost, and effects that were cut between doing and recording get the outcome `unknown`, unless it is certain that they were
-//! never begun. Prompts are never sent again.
+//! never begun, or they can be done again without harm. Prompts are never sent again.
 
 use crate::work::Work;
 use pilothouse_domain::{EffectOutcome, request::LostReason};
@@ -36,7 +36,9 @@ pub(crate) fn kill_left_behind(pid_dir: &Path) {
 pub(crate) fn mark_lost(work: &mut Work, tx: &mut LedgerTx<'_>) -> Result<(), StoreError> {
     tx.prune_outcomes(work.now_ms())?;
     for StoredEffect { thread, effect, .. } in tx.unfinished_effects()? {
-        if !work.never_sent(tx, thread, &effect)? {
+        if effect.kind.is_replay_safe() {
+            work.do_again(thread, effect);
+        } else if !work.never_sent(tx, thread, &effect)? {
             work.outcome(tx, thread, &effect, None, &EffectOutcome::Unknown)?;
         }
     }
