@@ -15,7 +15,7 @@ mod codec;
 mod content;
 mod conversation;
 mod conversations;
-mod diff;
+pub(crate) mod diff;
 mod driver;
 mod extras;
 mod outgoing;

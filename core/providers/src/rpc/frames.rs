@@ -141,16 +141,18 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
     text[..text.floor_char_boundary(limit)].to_owned()
 }
 
+/// Reads JSON. Only a half of a surrogate pair is mended; any other error stands.
+pub(crate) fn json(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str::<Value>(text).or_else(|error| match replace_lone_surrogates(text) {
+        Some(mended) => serde_json::from_str(&mended),
+        None => Err(error),
+    })
+}
+
 /// Reads one line.
 pub(crate) fn parse(line: &[u8]) -> Frame {
     let text = String::from_utf8_lossy(line);
-    let value = serde_json::from_str::<Value>(&text).or_else(|error| {
-        // Only a half of a surrogate pair is mended; any other error stands.
-        match replace_lone_surrogates(&text) {
-            Some(mended) => serde_json::from_str(&mended),
-            None => Err(error),
-        }
-    });
+    let value = json(&text);
     let unreadable = |problem: String| Frame::Unreadable {
         problem,
         raw: cut(&text, RAW_LIMIT),
