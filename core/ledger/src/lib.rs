@@ -24,6 +24,7 @@ mod plan;
 mod planning;
 mod runtimes;
 mod subscription;
+mod survivors;
 mod threads;
 mod work;
 mod writer;
