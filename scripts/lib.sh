@@ -4,6 +4,7 @@
 # Variables that the programs under test read, all absolute paths, set by use_agents and use_binaries:
 #   PILOTHOUSE_CODEX         the pinned codex binary
 #   PILOTHOUSE_COPILOT       the pinned copilot binary, which speaks ACP
+#   PILOTHOUSE_OPENCODE      the pinned opencode binary
 #   PILOTHOUSE_MODEL_SERVER  the scripted model server (run it with node)
 #   PILOTHOUSE_BIN           the built `pilothouse` binary
 #   PILOTHOUSE_LIB           the built library for the JVM
@@ -100,8 +101,9 @@ require_debian() {
 use_agents() {
     PILOTHOUSE_CODEX="$("$ROOT/scripts/agents" codex | tail -n 1)" || return 1
     PILOTHOUSE_COPILOT="$("$ROOT/scripts/agents" copilot | tail -n 1)" || return 1
+    PILOTHOUSE_OPENCODE="$("$ROOT/scripts/agents" opencode | tail -n 1)" || return 1
     PILOTHOUSE_MODEL_SERVER="$ROOT/tests/model/model.mjs"
-    export PILOTHOUSE_CODEX PILOTHOUSE_COPILOT PILOTHOUSE_MODEL_SERVER
+    export PILOTHOUSE_CODEX PILOTHOUSE_COPILOT PILOTHOUSE_OPENCODE PILOTHOUSE_MODEL_SERVER
 }
 
 # use_binaries: builds the binary, the library and the bindings' generator that other parts start, and says where they are.

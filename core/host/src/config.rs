@@ -61,7 +61,8 @@ pub struct AgentConfig {
     pub command: Vec<String>,
     /// Environment added to the host's own.
     pub env: BTreeMap<String, String>,
-    /// How modes are said to it, where its family does not know; only of agents that speak `acp`.
+    /// How modes are said to it, where its family does not know: only of agents that speak `acp`, and as
+    /// the names of opencode's agents.
     pub modes: BTreeMap<Mode, String>,
     /// Working directory of a process that serves several threads.
     pub cwd: Option<PathBuf>,
@@ -343,9 +344,9 @@ impl Reader<'_> {
             );
             return None;
         };
-        if !modes.is_empty() && protocol != "acp" {
+        if !modes.is_empty() && !["acp", "opencode"].contains(&protocol.as_str()) {
             let problem = format!(
-                "`modes` of {at} is only for `protocol = \"acp\"`; `{protocol}` has its own words for them"
+                "`modes` of {at} is only for `protocol = \"acp\"` and `\"opencode\"`; `{protocol}` has its own words for them"
             );
             self.problem(place, problem);
             return None;

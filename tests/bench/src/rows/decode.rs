@@ -1,6 +1,6 @@
 //! What an agent writes, decoded and ingested: frames of a recording, with as many deltas as a real answer has.
 
-use super::Context;
+use super::{Context, decode_opencode};
 use crate::{
     fixture::SEED,
     measure::{self, quantile},
@@ -22,17 +22,17 @@ use serde_json::{Value, json};
 /// Bytes that a pipe gives at a time.
 const CHUNK: usize = 64 * 1024;
 /// Copies of each recorded delta.
-const DELTAS: usize = 40;
+pub(super) const DELTAS: usize = 40;
 
 /// What a process writes, turn by turn, and how many frames it is.
 #[derive(Default)]
-struct Stream {
-    turns: Vec<Vec<u8>>,
+pub(super) struct Stream {
+    pub(super) turns: Vec<Vec<u8>>,
     frames: u64,
 }
 
 impl Stream {
-    fn push(&mut self, line: &str) {
+    pub(super) fn push(&mut self, line: &str) {
         if let Some(turn) = self.turns.last_mut() {
             turn.extend_from_slice(line.as_bytes());
             turn.push(b'\n');
@@ -46,7 +46,7 @@ impl Stream {
 }
 
 /// A family's codec.
-trait Decode {
+pub(super) trait Decode {
     /// Says that a message is sent now.
     fn begin(&mut self);
     /// Bytes to events.
@@ -69,6 +69,11 @@ const FAMILIES: &[Family] = &[
         name: "acp",
         codec: acp_codec,
         stream: acp_stream,
+    },
+    Family {
+        name: "opencode",
+        codec: decode_opencode::codec,
+        stream: decode_opencode::stream,
     },
 ];
 
