@@ -57,27 +57,32 @@ pub struct MemoryThread {
     policy: Policy,
 }
 
-struct Known<'a>(&'a MemoryThread);
-
-impl Bindings for Known<'_> {
+impl Bindings for MemoryThread {
     fn get(&self, key: &BindingKey) -> Option<BindingTarget> {
-        self.0.bindings.get(key).cloned()
+        self.bindings.get(key).cloned()
     }
 
     fn streamed(&self, item: ItemId) -> Option<String> {
-        self.0.streamed.get(&item).cloned()
+        self.streamed.get(&item).cloned()
     }
 
     fn request(&self, request: RequestId) -> Option<RuntimeRequest> {
-        self.0.request(request)
+        MemoryThread::request(self, request)
     }
 
     fn row(&self, key: RowKey) -> Option<Row> {
-        self.0.rows.get(key)
+        self.rows.get(key)
     }
 
     fn last_items(&self, most: usize) -> Vec<TurnItem> {
-        self.0.last_items(most)
+        let items = self.rows.0.values().filter_map(|row| match row {
+            Row::Item(item) => Some(item),
+            _ => None,
+        });
+        let mut items: Vec<TurnItem> = items.cloned().collect();
+        items.sort_by_key(|item| std::cmp::Reverse(item.position));
+        items.truncate(most);
+        items
     }
 }
 
@@ -96,18 +101,6 @@ impl MemoryThread {
             epoch: Epoch::default(),
             policy,
         }
-    }
-
-    /// The items at the end of the thread, the last one first, at most `most`.
-    pub fn last_items(&self, most: usize) -> Vec<TurnItem> {
-        let items = self.rows.0.values().filter_map(|row| match row {
-            Row::Item(item) => Some(item),
-            _ => None,
-        });
-        let mut items: Vec<TurnItem> = items.cloned().collect();
-        items.sort_by_key(|item| std::cmp::Reverse(item.position));
-        items.truncate(most);
-        items
     }
 
     /// The same thread made from its entries alone: state, rows and summary, as a device has them.
@@ -188,7 +181,7 @@ impl MemoryThread {
     /// Takes something an agent did.
     pub fn provider(&mut self, session: &SessionContext, event: &ProviderEvent) {
         let mut mint = self.mint();
-        let ingested = ingest(&self.state, &Known(self), session, event, &mut mint);
+        let ingested = ingest(&self.state, &*self, session, event, &mut mint);
         self.ingested(
             Cause::Provider {
                 session: session.session,
@@ -205,21 +198,14 @@ impl MemoryThread {
         outcome: &EffectOutcome,
     ) {
         let mut mint = self.mint();
-        let ingested = ingest_outcome(
-            &self.state,
-            &Known(self),
-            session,
-            effect,
-            outcome,
-            &mut mint,
-        );
+        let ingested = ingest_outcome(&self.state, &*self, session, effect, outcome, &mut mint);
         self.ingested(Cause::Effect { effect: effect.id }, ingested);
     }
 
     /// Takes the loss of the runtime.
     pub fn lose_runtime(&mut self, reason: LostReason, detail: &str) {
         let mut mint = self.mint();
-        let ingested = runtime_lost(&self.state, &Known(self), reason, detail, &mut mint);
+        let ingested = runtime_lost(&self.state, &*self, reason, detail, &mut mint);
         self.ingested(
             Cause::Host {
                 fact: "runtime_lost".to_owned(),

@@ -171,16 +171,7 @@ async fn delivery_after(history: impl FnOnce(MessageId) -> Vec<ProviderEvent>) -
     world.script.remember(history(first));
     world.send("next", DispatchMode::StartImmediately).await;
     assert_eq!(world.sent().await, "next");
-    let (thread, key) = (world.thread, RowKind::Message.key(message.as_bytes()));
-    let row = world
-        .ledger
-        .read(move |reader| reader.row(thread, key))
-        .await
-        .unwrap();
-    let Some(Row::Message(row)) = row else {
-        panic!("the message's row is gone")
-    };
-    row.delivery
+    delivery_of(&world, message).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,8 +194,8 @@ async fn a_message_is_absent_from_a_conversation_only_where_its_turn_would_have_
     assert_eq!(later, Delivery::Unknown);
 }
 
-/// How far the message of the last command got.
-async fn last_delivery(world: &World, message: MessageId) -> Delivery {
+/// How far a message got.
+async fn delivery_of(world: &World, message: MessageId) -> Delivery {
     let (thread, key) = (world.thread, RowKind::Message.key(message.as_bytes()));
     let row = world.ledger.read(move |reader| reader.row(thread, key));
     let Some(Row::Message(row)) = row.await.unwrap() else {
@@ -222,7 +213,7 @@ async fn a_message_whose_agent_was_only_being_started_is_undelivered_and_not_unk
         .await;
     let message: MessageId = world.last_command().derive("message");
     let mut world = world.reopened().await;
-    let delivery = last_delivery(&world, message).await;
+    let delivery = delivery_of(&world, message).await;
     let Delivery::Failed { reason } = delivery else {
         panic!("{delivery:?}")
     };
@@ -244,7 +235,7 @@ async fn so_is_one_whose_agent_was_only_being_started_again_for_a_conversation_t
         .await;
     let message: MessageId = world.last_command().derive("message");
     let mut world = world.reopened().await;
-    let delivery = last_delivery(&world, message).await;
+    let delivery = delivery_of(&world, message).await;
     assert!(matches!(delivery, Delivery::Failed { .. }), "{delivery:?}");
     world.send("next", DispatchMode::StartImmediately).await;
     assert_eq!(world.sent().await, "next");

@@ -6,8 +6,7 @@ use crate::world::{create, device, policy};
 use pilothouse_domain::{
     AttemptId, Cause, Command, CommandId, Effect, EffectKind, EffectOutcome, Entry, Epoch, Event,
     Incarnation, ItemContent, ItemId, LoggedEvent, NativeId, Policy, ProviderEvent,
-    ProviderEventKind, Refusal, RequestId, RequestStatus, Row, RowKey, RunId, RuntimeRequest,
-    SessionId, ThreadState, TurnItem,
+    ProviderEventKind, Refusal, RequestId, RequestStatus, Row, RunId, SessionId, ThreadState,
     binding::{BindingKey, BindingTarget},
     capability::CapabilityValue,
     command::NoticeKind,
@@ -21,7 +20,7 @@ use pilothouse_domain::{
     thread::{Actor, Delivery, Lifecycle},
 };
 use pilothouse_orchestrator::{
-    Bindings, Decision, Ingested, Rows, SessionContext, Verdict, decide, decide_internal, ingest,
+    Decision, Ingested, Rows, SessionContext, Verdict, decide, decide_internal, ingest,
     ingest_outcome, memory::MemoryThread, next_internal, runtime_lost,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,30 +41,6 @@ pub(crate) struct Sim {
     ids: BTreeSet<String>,
     last_ordinal: u32,
     closed_requests: BTreeSet<RequestId>,
-}
-
-struct Known<'a>(&'a MemoryThread);
-
-impl Bindings for Known<'_> {
-    fn get(&self, key: &BindingKey) -> Option<BindingTarget> {
-        self.0.bindings.get(key).cloned()
-    }
-
-    fn streamed(&self, item: ItemId) -> Option<String> {
-        self.0.streamed.get(&item).cloned()
-    }
-
-    fn request(&self, request: RequestId) -> Option<RuntimeRequest> {
-        self.0.request(request)
-    }
-
-    fn row(&self, key: RowKey) -> Option<Row> {
-        self.0.rows.get(key)
-    }
-
-    fn last_items(&self, most: usize) -> Vec<TurnItem> {
-        self.0.last_items(most)
-    }
 }
 
 /// An outcome in the oracle's words.
@@ -246,24 +221,33 @@ impl Sim {
             turn: turn.map(NativeId::from),
         };
         let event = ProviderEvent { place, kind };
-        let known = Known(&self.thread);
         let mut mint = self.mint();
-        let ingested = ingest(&self.thread.state, &known, &self.session, &event, &mut mint);
+        let ingested = ingest(
+            &self.thread.state,
+            &self.thread,
+            &self.session,
+            &event,
+            &mut mint,
+        );
         let session = self.session.session;
         self.ingested(Cause::Provider { session }, ingested);
     }
 
     pub(crate) fn outcome(&mut self, effect: &Effect, outcome: &EffectOutcome) {
-        let known = Known(&self.thread);
         let (mut mint, session) = (self.mint(), Some(&self.session));
         let state = &self.thread.state;
-        let ingested = ingest_outcome(state, &known, session, effect, outcome, &mut mint);
+        let ingested = ingest_outcome(state, &self.thread, session, effect, outcome, &mut mint);
         self.ingested(Cause::Effect { effect: effect.id }, ingested);
     }
 
     pub(crate) fn lose_runtime(&mut self, reason: LostReason) {
-        let known = Known(&self.thread);
-        let ingested = runtime_lost(&self.thread.state, &known, reason, "gone", &mut self.mint());
+        let ingested = runtime_lost(
+            &self.thread.state,
+            &self.thread,
+            reason,
+            "gone",
+            &mut self.mint(),
+        );
         let fact = "runtime_lost".to_owned();
         self.ingested(Cause::Host { fact }, ingested);
     }
