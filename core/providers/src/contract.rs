@@ -100,6 +100,18 @@ pub trait AgentRuntime: Send + Sync {
     fn interrupting(&self) -> Option<&dyn Interrupting>;
     /// Reads a conversation back.
     fn history(&self) -> Option<&dyn History>;
+    /// Begins a conversation as a copy of another.
+    fn forking(&self) -> Option<&dyn Forking> {
+        None
+    }
+    /// Takes back the last turns of a conversation.
+    fn reverting(&self) -> Option<&dyn Reverting> {
+        None
+    }
+    /// Shortens a conversation's context when asked to.
+    fn compacting(&self) -> Option<&dyn Compacting> {
+        None
+    }
 }
 
 /// A step of an interrupt beyond the protocol's own.
@@ -141,6 +153,56 @@ pub trait History: Send + Sync {
     /// Whether a message that is not in the history never reached the model: only where it was measured that the agent
     /// writes it down before the turn starts.
     fn proves_absence(&self) -> bool;
+}
+
+/// Begins a conversation as a copy of another.
+pub trait Forking: Send + Sync {
+    /// Makes the copy and loads it, as [`AgentRuntime::open_thread`] does with a new one. The other conversation is left as
+    /// it is and need not be loaded; a turn may be going on in it.
+    fn fork(&self, fork: ForkThread) -> BoxFuture<'_, Result<NativeId, OpenError>>;
+}
+
+/// Takes back the last turns of a conversation. Files stay as they are.
+pub trait Reverting: Send + Sync {
+    /// Takes back a turn and all that follow it, in a loaded conversation in which no turn is going on. A turn that the
+    /// conversation does not hold (any more) is one that was taken back: so a call that was cut off can be made again.
+    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>>;
+}
+
+/// Shortens a conversation's context when asked to.
+pub trait Compacting: Send + Sync {
+    /// Asks for it, in a loaded conversation in which no turn is going on.
+    fn compact(&self, thread: NativeId) -> BoxFuture<'_, Result<Compaction, SendError>>;
+}
+
+/// How an agent shortens its context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Compaction {
+    /// As a turn, whose items and end come as events.
+    Turn {
+        /// Its native id, if the agent has said it already.
+        turn: Option<NativeId>,
+    },
+    /// It is done, and no event says so.
+    Done {
+        /// What is left of the context, if the agent tells; empty otherwise.
+        summary: String,
+    },
+}
+
+/// Which conversation to copy, and how the copy is to work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForkThread {
+    /// The conversation that is copied.
+    pub source: NativeId,
+    /// The last turn that the copy is to hold, where the agent names its turns.
+    pub through: Option<NativeId>,
+    /// Whether that is all the source holds as far as is known: what an agent can do that only copies whole conversations.
+    pub whole: bool,
+    /// Where the copy works.
+    pub cwd: PathBuf,
+    /// Model, effort and mode.
+    pub selection: Selection,
 }
 
 /// Which conversation to open, and how.
@@ -287,6 +349,23 @@ pub enum SteerError {
         error: RunError,
     },
     /// The process ended before it answered.
+    #[error("the agent's process ended before it answered")]
+    Unknown,
+}
+
+/// Why turns were not taken back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RevertError {
+    /// A turn is going on in that conversation; nothing was taken back.
+    #[error("a turn is going on")]
+    Busy,
+    /// The agent refused; nothing was taken back.
+    #[error("the agent refused: {}", error.message)]
+    Refused {
+        /// Its words.
+        error: RunError,
+    },
+    /// The process ended before it answered: ask again.
     #[error("the agent's process ended before it answered")]
     Unknown,
 }
