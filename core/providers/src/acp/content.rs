@@ -27,7 +27,7 @@ pub(super) fn id_of(value: &Value, key: &str) -> Option<NativeId> {
 pub(super) const SHOWN: usize = 1024;
 
 /// A block as text: words as they are, a link as one, anything else by its name and size. `None` for empty words.
-pub(super) fn text(block: &Value) -> Option<String> {
+pub(crate) fn text(block: &Value) -> Option<String> {
     let kind = text_or_empty(block, "type");
     let size = |key: &str| text_or_empty(block, key).len();
     let media = || text_of(block, "mimeType").unwrap_or_else(|| "unknown type".to_owned());
@@ -64,7 +64,7 @@ pub(super) fn text(block: &Value) -> Option<String> {
 }
 
 /// A list of blocks, or a single one, as text.
-pub(super) fn texts(blocks: &Value) -> String {
+pub(crate) fn texts(blocks: &Value) -> String {
     match blocks {
         Value::Array(blocks) => blocks
             .iter()

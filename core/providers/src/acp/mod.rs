@@ -12,10 +12,10 @@
 
 mod asking;
 mod codec;
-mod content;
+pub(crate) mod content;
 mod conversation;
 mod conversations;
-mod diff;
+pub(crate) mod diff;
 mod driver;
 mod extras;
 mod outgoing;

@@ -6,6 +6,7 @@ use pilothouse_domain::{
     request::{OptionEffect, QuestionReply, RequestOption},
 };
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// An option and what is sent if it is chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +53,8 @@ pub(crate) enum Answers {
     Decisions(Vec<Decision>),
     /// Replies to questions.
     Questions,
+    /// Replies to questions as one list of words for each, in their order, or one of the decisions.
+    Lists(Vec<Decision>),
     /// Replies that fill a form, or one of the decisions.
     Form {
         form: Form,
@@ -64,10 +67,12 @@ impl Answers {
     pub(crate) fn options(&self) -> Vec<RequestOption> {
         match self {
             Self::Questions => Vec::new(),
-            Self::Decisions(decisions) | Self::Form { decisions, .. } => decisions
-                .iter()
-                .map(|decision| decision.option.clone())
-                .collect(),
+            Self::Decisions(decisions) | Self::Lists(decisions) | Self::Form { decisions, .. } => {
+                decisions
+                    .iter()
+                    .map(|decision| decision.option.clone())
+                    .collect()
+            }
         }
     }
 
@@ -75,7 +80,7 @@ impl Answers {
     pub(crate) fn result(&self, subject: &Subject, answer: &Answer) -> Result<Value, String> {
         match (self, answer) {
             (
-                Self::Decisions(decisions) | Self::Form { decisions, .. },
+                Self::Decisions(decisions) | Self::Lists(decisions) | Self::Form { decisions, .. },
                 Answer::Choose { option, note },
             ) => choose(
                 decisions,
@@ -91,6 +96,21 @@ impl Answers {
                     }
                 }
                 Ok(json!({"answers": answers}))
+            }
+            (Self::Lists(_), Answer::Reply { replies }) => {
+                let mut given = BTreeMap::new();
+                for reply in replies {
+                    given.insert(reply.question.as_str(), words(subject, reply)?);
+                }
+                let lists: Vec<_> = subject
+                    .questions
+                    .iter()
+                    .map(|question| given.remove(question.id.as_str()).unwrap_or_default())
+                    .collect();
+                if lists.iter().all(Vec::is_empty) {
+                    return Err("nothing was answered".to_owned());
+                }
+                Ok(json!({ "answers": lists }))
             }
             (Self::Form { form, .. }, Answer::Reply { replies }) => {
                 let mut given = Vec::new();

@@ -63,6 +63,30 @@ pub(crate) struct RpcError {
     pub(crate) data: Value,
 }
 
+/// A line as it was cut out of the stream, without its line feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line<'l> {
+    /// All of it.
+    Whole(&'l [u8]),
+    /// One beyond the limit.
+    TooLong {
+        /// Its length.
+        bytes: u64,
+        /// Its first [`RAW_LIMIT`] bytes.
+        start: &'l [u8],
+    },
+}
+
+fn frame(line: Line<'_>) -> Frame {
+    match line {
+        Line::Whole(line) => parse(line),
+        Line::TooLong { bytes, start } => Frame::Oversized {
+            bytes,
+            raw: cut(&String::from_utf8_lossy(start), RAW_LIMIT),
+        },
+    }
+}
+
 /// Cuts bytes into lines, holding at most [`FRAME_LIMIT`] of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines {
@@ -82,19 +106,30 @@ impl Lines {
     }
 
     /// Takes bytes as they come and gives the frames that they complete.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], out: &mut Vec<Frame>) {
+    pub(crate) fn push(&mut self, bytes: &[u8], out: &mut Vec<Frame>) {
+        self.split(bytes, &mut |line| out.push(frame(line)));
+    }
+
+    /// The last line, if the stream ended without a line feed.
+    pub(crate) fn finish(&mut self, out: &mut Vec<Frame>) {
+        self.rest(&mut |line| out.push(frame(line)));
+    }
+
+    /// Takes bytes as they come and gives the lines that they complete, for protocols that are not JSON-RPC. Blank lines are
+    /// none.
+    pub(crate) fn split(&mut self, mut bytes: &[u8], take: &mut impl FnMut(Line<'_>)) {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             self.add(&bytes[..end]);
-            self.end_line(out);
+            self.end_line(take);
             bytes = &bytes[end + 1..];
         }
         self.add(bytes);
     }
 
     /// The last line, if the stream ended without a line feed.
-    pub(crate) fn finish(&mut self, out: &mut Vec<Frame>) {
+    pub(crate) fn rest(&mut self, take: &mut impl FnMut(Line<'_>)) {
         if !self.buffer.is_empty() || self.skipped.is_some() {
-            self.end_line(out);
+            self.end_line(take);
         }
     }
 
@@ -118,15 +153,15 @@ impl Lines {
         }
     }
 
-    fn end_line(&mut self, out: &mut Vec<Frame>) {
+    fn end_line(&mut self, take: &mut impl FnMut(Line<'_>)) {
         let line = std::mem::take(&mut self.buffer);
         if let Some(bytes) = self.skipped.take() {
-            out.push(Frame::Oversized {
+            take(Line::TooLong {
                 bytes,
-                raw: cut(&String::from_utf8_lossy(&line), RAW_LIMIT),
+                start: &line,
             });
         } else if !line.iter().all(u8::is_ascii_whitespace) {
-            out.push(parse(&line));
+            take(Line::Whole(&line));
         }
         // A usual frame is small: keep its buffer, but not one that a large frame has grown.
         if line.capacity() <= 64 * 1024 {
@@ -141,16 +176,18 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
     text[..text.floor_char_boundary(limit)].to_owned()
 }
 
+/// Reads JSON. Only a half of a surrogate pair is mended; any other error stands.
+pub(crate) fn json(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str::<Value>(text).or_else(|error| match replace_lone_surrogates(text) {
+        Some(mended) => serde_json::from_str(&mended),
+        None => Err(error),
+    })
+}
+
 /// Reads one line.
 pub(crate) fn parse(line: &[u8]) -> Frame {
     let text = String::from_utf8_lossy(line);
-    let value = serde_json::from_str::<Value>(&text).or_else(|error| {
-        // Only a half of a surrogate pair is mended; any other error stands.
-        match replace_lone_surrogates(&text) {
-            Some(mended) => serde_json::from_str(&mended),
-            None => Err(error),
-        }
-    });
+    let value = json(&text);
     let unreadable = |problem: String| Frame::Unreadable {
         problem,
         raw: cut(&text, RAW_LIMIT),

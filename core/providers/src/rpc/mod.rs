@@ -10,6 +10,7 @@ pub(crate) mod date;
 pub(crate) mod facts;
 pub(crate) mod form;
 pub(crate) mod frames;
+pub(crate) mod growth;
 pub(crate) mod life;
 pub(crate) mod session;
 
