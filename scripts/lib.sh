@@ -4,6 +4,8 @@
 # Variables that the programs under test read, all absolute paths, set by use_agents and use_binaries:
 #   PILOTHOUSE_CODEX         the pinned codex binary
 #   PILOTHOUSE_COPILOT       the pinned copilot binary, which speaks ACP
+#   PILOTHOUSE_NODE          the pinned Node, which pi needs
+#   PILOTHOUSE_PI            the pinned pi, a script for Node
 #   PILOTHOUSE_MODEL_SERVER  the scripted model server (run it with node)
 #   PILOTHOUSE_BIN           the built `pilothouse` binary
 #   PILOTHOUSE_LIB           the built library for the JVM
@@ -20,7 +22,7 @@ TARGET="${CARGO_TARGET_DIR:-$ROOT/target}"
 # rustup puts cargo there, and not every shell has it on its PATH.
 if ! command -v cargo >/dev/null && [ -x "${HOME:-/root}/.cargo/bin/cargo" ]; then PATH="${HOME:-/root}/.cargo/bin:$PATH"; fi
 # Everything a fresh Debian 12 needs besides Rust itself.
-DEBIAN_LINE='apt-get update && apt-get install -y git curl build-essential nodejs npm default-jdk-headless maven strace'
+DEBIAN_LINE='apt-get update && apt-get install -y git curl build-essential nodejs npm default-jdk-headless maven strace bubblewrap'
 RUST_LINE="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
 
 say() { printf '%s\n' "$*"; }
@@ -100,8 +102,10 @@ require_debian() {
 use_agents() {
     PILOTHOUSE_CODEX="$("$ROOT/scripts/agents" codex | tail -n 1)" || return 1
     PILOTHOUSE_COPILOT="$("$ROOT/scripts/agents" copilot | tail -n 1)" || return 1
+    PILOTHOUSE_NODE="$("$ROOT/scripts/agents" node | tail -n 1)" || return 1
+    PILOTHOUSE_PI="$("$ROOT/scripts/agents" pi | tail -n 1)" || return 1
     PILOTHOUSE_MODEL_SERVER="$ROOT/tests/model/model.mjs"
-    export PILOTHOUSE_CODEX PILOTHOUSE_COPILOT PILOTHOUSE_MODEL_SERVER
+    export PILOTHOUSE_NODE PILOTHOUSE_PI PILOTHOUSE_CODEX PILOTHOUSE_COPILOT PILOTHOUSE_MODEL_SERVER
 }
 
 # use_binaries: builds the binary, the library and the bindings' generator that other parts start, and says where they are.
