@@ -253,6 +253,7 @@ impl Stage {
                 model: None,
                 effort: None,
                 mode: Mode::Ask,
+                sandbox: None,
             },
         };
         let n = self.submit(device, None, &body, For::Other { what: "create" });

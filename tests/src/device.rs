@@ -275,6 +275,7 @@ impl Device {
                     model: None,
                     effort: None,
                     mode,
+                    sandbox: None,
                 },
             },
         );

@@ -34,6 +34,43 @@ impl Mode {
     }
 }
 
+/// In what an agent runs that does not ask before it acts (DESIGN section 6): such a one starts in nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sandbox {
+    /// bubblewrap: the workspace can be written, the system's programs can be read, nothing else is there.
+    Bwrap,
+    /// None.
+    None,
+}
+
+impl Sandbox {
+    /// All of them, the safest first.
+    pub const ALL: [Self; 2] = [Self::Bwrap, Self::None];
+
+    /// Its name as written in commands and configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bwrap => "bwrap",
+            Self::None => "none",
+        }
+    }
+
+    /// What can go wrong in it, for a person who chooses.
+    pub fn risk(self) -> &'static str {
+        match self {
+            Self::Bwrap => {
+                "without asking it can change and delete everything in the workspace, read the agent's own keys, and send \
+                 both anywhere; the rest of the machine it can neither read nor change"
+            }
+            Self::None => {
+                "without asking it can do everything that you can: change and delete your files, read your keys, send \
+                 them anywhere"
+            }
+        }
+    }
+}
+
 /// What a host allows and offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Policy {
@@ -56,4 +93,8 @@ pub struct AgentPolicy {
     pub modes: Vec<Mode>,
     /// Its profile's capabilities, overridden by a session's handshake.
     pub capabilities: crate::capability::CapabilitySet,
+    /// For an agent that does not ask before it acts: in what it may run, the one that is taken unless a thread names
+    /// another first. Empty for one that asks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandboxes: Vec<Sandbox>,
 }

@@ -4,6 +4,7 @@ use crate::{
     AgentName, Cursor, ItemId, Mode, RequestId, RunId, ThreadId, ThreadState, TurnItem,
     WorkspaceId,
     event::HoldReason,
+    policy::Sandbox,
     provider::{ProviderSession, ProviderThread, ProviderTurn},
     request::RuntimeRequest,
     run::{BlockedOn, ExecutionNode, Run, RunAttempt, RunStatus},
@@ -116,6 +117,9 @@ pub struct ThreadSummary {
     pub agent: AgentName,
     /// Its mode.
     pub mode: Mode,
+    /// Its agent does not ask before it acts, and runs in this; `None` for one that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
     /// The run being worked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<ActiveSummary>,

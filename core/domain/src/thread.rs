@@ -1,6 +1,8 @@
 //! App threads and their messages.
 
-use crate::{AgentName, BlobHash, DeviceId, MessageId, Mode, RunId, ThreadId, item::Body};
+use crate::{
+    AgentName, BlobHash, DeviceId, MessageId, Mode, RunId, ThreadId, item::Body, policy::Sandbox,
+};
 use serde::{Deserialize, Serialize};
 
 /// Who caused something.
@@ -33,6 +35,9 @@ pub struct Selection {
     pub effort: Option<String>,
     /// What the agent may do without asking.
     pub mode: Mode,
+    /// In what an agent runs that does not ask; `None` for one that does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
 }
 
 /// How a thread came from another.

@@ -6,6 +6,7 @@ use pilothouse_domain::{
     ThreadSummary, WorkspaceId,
     event::HoldReason,
     item::{FileAction, TodoEntry},
+    policy::Sandbox,
     request::{Answer, Question, RequestKind, RequestOption, RiskHint},
     row::WaitingCounts,
     run::{BlockedOn, ErrorCode},
@@ -48,6 +49,8 @@ pub struct AgentRow {
     pub family: String,
     /// Modes it can be given.
     pub modes: Vec<Mode>,
+    /// For one that does not ask before it acts: in what it may run, the usual one first.
+    pub sandboxes: Vec<Sandbox>,
 }
 
 /// How the link to a host stands.

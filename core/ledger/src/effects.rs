@@ -313,7 +313,13 @@ impl Lane {
         let agent = &plan.selection.agent;
         let running = match self
             .runtimes
-            .ensure(agent, &plan.workspace, &plan.cwd, self.thread)
+            .ensure(
+                agent,
+                &plan.workspace,
+                &plan.cwd,
+                self.thread,
+                plan.selection.sandbox,
+            )
             .await
         {
             Ok(running) => running,

@@ -4,7 +4,7 @@ use crate::{config::AgentSpec, forward::Forward, writer::Job};
 use futures_util::future::join_all;
 use pilothouse_domain::{
     AgentName, Incarnation, NativeId, ProviderEvent, ProviderEventKind, ThreadId, WorkspaceId,
-    provider_event::NativePlace,
+    policy::Sandbox, provider_event::NativePlace,
 };
 use pilothouse_providers::contract::{
     AgentRuntime, EventSender, Launch, ProcessSharing, StartError,
@@ -116,6 +116,7 @@ impl Runtimes {
         workspace: &WorkspaceId,
         cwd: &std::path::Path,
         thread: ThreadId,
+        sandbox: Option<Sandbox>,
     ) -> Result<Arc<Running>, StartError> {
         let Some(spec) = self.agents.get(agent) else {
             return Err(StartError::Spawn {
@@ -161,6 +162,7 @@ impl Runtimes {
             modes: spec.modes.clone(),
             cwd: spec.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
             wrapper: self.wrapper.clone(),
+            sandbox,
             pid_file: Some(self.pid_dir.join(format!("{incarnation}.pid"))),
         };
         let runtime = match start(spec, launch, events).await {

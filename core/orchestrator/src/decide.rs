@@ -14,6 +14,7 @@ use pilothouse_domain::{
     event::{HoldReason, QueuePlace},
     item::Body,
     limits,
+    policy::{AgentPolicy, Sandbox},
     refusal::StaleWhat,
     run::{AttemptReason, Origin},
     state::{ActiveRun, Cap},
@@ -99,6 +100,28 @@ pub(crate) fn invalid(field: &str, problem: impl Into<String>) -> Refusal {
     }
 }
 
+/// In what a thread's agent runs: what it names of what the host allows, or the first of that. Only for an agent that does
+/// not ask.
+fn sandbox(agent: &AgentPolicy, selection: &Selection) -> Result<Option<Sandbox>, Refusal> {
+    let Some(wanted) = selection.sandbox else {
+        return Ok(agent.sandboxes.first().copied());
+    };
+    if agent.sandboxes.contains(&wanted) {
+        return Ok(Some(wanted));
+    }
+    let name = &selection.agent;
+    let problem = if agent.sandboxes.is_empty() {
+        format!("agent `{name}` asks before it acts and runs in none")
+    } else {
+        let allowed: Vec<_> = agent.sandboxes.iter().map(|one| one.name()).collect();
+        format!(
+            "the host lets agent `{name}` run in {} only",
+            allowed.join(", ")
+        )
+    };
+    Err(invalid("sandbox", problem))
+}
+
 impl Deciding<'_> {
     fn create(
         &mut self,
@@ -140,11 +163,15 @@ impl Deciding<'_> {
                 mode: selection.mode,
             });
         }
+        let sandbox = sandbox(agent, selection)?;
         self.draft.emit(Event::ThreadCreated {
             thread,
             title: title.to_owned(),
             workspace: workspace.clone(),
-            selection: selection.clone(),
+            selection: Selection {
+                sandbox,
+                ..selection.clone()
+            },
             lineage: None,
             actor: self.actor,
         });

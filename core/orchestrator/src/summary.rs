@@ -45,6 +45,7 @@ pub fn summarise(
             .map(|m| m.selection.agent.clone())
             .unwrap_or_else(|| "".into()),
         mode: meta.map(|m| m.selection.mode).unwrap_or_default(),
+        sandbox: meta.and_then(|m| m.selection.sandbox),
         active,
         last_run: state.last_run,
         waiting,

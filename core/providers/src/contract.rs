@@ -6,6 +6,7 @@
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Answer, Capabilities, Incarnation, Mode, NativeId, ProviderEvent, Subject,
+    policy::Sandbox,
     request::{AnswerDelivery, RequestKind},
     run::RunError,
     thread::{Attachment, Selection},
@@ -73,6 +74,9 @@ pub struct Launch {
     /// Program and arguments put before `command`: re-executes the host as `agent-exec`, which sets the death signal and
     /// the process group and then becomes the agent. Empty in tests that need no supervision.
     pub wrapper: Vec<String>,
+    /// In what an agent is to run that does not ask before it acts, as its thread chose; `None` for one that is to ask. Of
+    /// families whose agents ask by themselves it is `None`.
+    pub sandbox: Option<Sandbox>,
     /// Where the driver writes the agent's process id, so that a restarted host can kill it before it reconciles.
     pub pid_file: Option<PathBuf>,
 }
@@ -290,6 +294,26 @@ pub enum StartError {
         problem: String,
         /// The last of what it wrote to stderr, redacted, at most 2 KiB.
         stderr: String,
+    },
+    /// It would act without asking, and nobody chose a sandbox for that.
+    #[error(
+        "`{agent}` would act without asking, and is not started so: {problem}; mend that, or name the risk with `sandbox = \"bwrap\"` in [agents.{agent}] of host.toml and make another thread"
+    )]
+    Unconfined {
+        /// The agent instance.
+        agent: AgentName,
+        /// Why it would not ask.
+        problem: String,
+    },
+    /// The sandbox that its thread chose cannot be made.
+    #[error("`{agent}` cannot be put into its sandbox ({}): {problem}", sandbox.name())]
+    Sandbox {
+        /// The agent instance.
+        agent: AgentName,
+        /// Which.
+        sandbox: Sandbox,
+        /// What happened, and what to do.
+        problem: String,
     },
 }
 

@@ -44,6 +44,7 @@ impl Desk {
             family: "bench".into(),
             modes: Mode::ALL.to_vec(),
             capabilities: author.profile().set(),
+            sandboxes: Vec::new(),
         };
         let spec = AgentSpec {
             adapter: Arc::new(author.clone()),
@@ -120,6 +121,7 @@ impl Desk {
                 model: None,
                 effort: None,
                 mode: Mode::Ask,
+                sandbox: None,
             },
         };
         self.take(self.command(None, body)).await

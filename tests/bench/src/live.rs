@@ -213,6 +213,7 @@ impl Phone {
                 model: None,
                 effort: None,
                 mode: Mode::Ask,
+                sandbox: None,
             },
         };
         let ticket = self.submit(host, None, body)?;

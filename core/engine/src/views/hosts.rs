@@ -29,6 +29,7 @@ pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<HostRow>
                         name: name.clone(),
                         family: agent.family.clone(),
                         modes: agent.modes.clone(),
+                        sandboxes: agent.sandboxes.clone(),
                     })
                     .collect()
             }),

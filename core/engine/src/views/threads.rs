@@ -207,6 +207,7 @@ fn predicted(waiting: &Outstanding) -> Option<ThreadSummary> {
         workspace: workspace.clone(),
         agent: selection.agent.clone(),
         mode: selection.mode,
+        sandbox: selection.sandbox,
         active: None,
         last_run: None,
         waiting: WaitingCounts::default(),

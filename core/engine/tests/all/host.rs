@@ -121,6 +121,7 @@ pub(crate) fn policy() -> Policy {
                 family: "codex".to_owned(),
                 modes: Mode::ALL.to_vec(),
                 capabilities,
+                sandboxes: Vec::new(),
             },
         )]
         .into(),
@@ -135,6 +136,7 @@ pub(crate) fn selection() -> Selection {
         model: None,
         effort: None,
         mode: Mode::Ask,
+        sandbox: None,
     }
 }
 

@@ -29,6 +29,7 @@ fn line(n: u32) -> ThreadSummary {
         workspace: "w".into(),
         agent: "codex".into(),
         mode: Mode::Ask,
+        sandbox: None,
         active: None,
         last_run: None,
         waiting: WaitingCounts {

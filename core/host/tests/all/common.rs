@@ -301,6 +301,7 @@ pub(crate) fn create(number: u64, title: &str) -> Command {
         model: None,
         effort: None,
         mode: pilothouse_domain::Mode::Ask,
+        sandbox: None,
     };
     let body = CommandBody::ThreadCreate {
         title: title.to_owned(),

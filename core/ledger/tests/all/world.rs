@@ -51,6 +51,7 @@ impl World {
                 model: None,
                 effort: None,
                 mode: Mode::Ask,
+                sandbox: None,
             },
         };
         let made = world.command_as(command, body).await;
@@ -170,6 +171,7 @@ pub(crate) fn config(dir: &Path, script: &Script) -> LedgerConfig {
         family: "scripted".into(),
         modes: Mode::ALL.to_vec(),
         capabilities: script.profile().set(),
+        sandboxes: Vec::new(),
     };
     let spec = AgentSpec {
         adapter: Arc::new(script.clone()),

@@ -10,6 +10,7 @@ use pilothouse_domain::{
     command::{Notice, NoticeKind},
     event::HoldReason,
     limits,
+    policy::Sandbox,
     provider::TurnStatus,
     refusal::StaleWhat,
     run::{AttemptStatus, ErrorCode, Origin, RunError},
@@ -81,6 +82,37 @@ fn a_thread_is_refused_with_what_is_wrong_with_it() {
     assert!(matches!(title, Err(Refusal::Invalid { field, .. }) if field == "title"));
     let id = created(|command| command.thread = ThreadId::from_bytes([1; 16]));
     assert!(matches!(id, Err(Refusal::Invalid { field, .. }) if field == "thread"));
+}
+
+#[test]
+fn a_thread_of_an_agent_that_does_not_ask_holds_in_which_sandbox_it_runs() {
+    let made = |allowed: &[Sandbox], wanted: Option<Sandbox>| {
+        let mut policy = policy(CapabilityValue::Yes, CapabilityValue::Yes);
+        let agent = policy.agents.get_mut("codex").unwrap();
+        agent.sandboxes = allowed.to_vec();
+        let mut command = create(command_id(0));
+        if let CommandBody::ThreadCreate { selection, .. } = &mut command.body {
+            selection.sandbox = wanted;
+        }
+        let mut memory = MemoryThread::new(command.thread, policy);
+        let actor = Actor::Device {
+            device: device(PHONE),
+        };
+        let result = memory.command(actor, &command);
+        let selection = memory.state.meta.map(|meta| meta.selection.sandbox);
+        (result.map(|_| ()), selection)
+    };
+    let both = [Sandbox::Bwrap, Sandbox::None];
+    assert_eq!(made(&[], None), (Ok(()), Some(None)));
+    assert_eq!(made(&both, None), (Ok(()), Some(Some(Sandbox::Bwrap))));
+    assert_eq!(
+        made(&both, Some(Sandbox::None)),
+        (Ok(()), Some(Some(Sandbox::None)))
+    );
+    for allowed in [&[][..], &[Sandbox::Bwrap][..]] {
+        let (refused, _) = made(allowed, Some(Sandbox::None));
+        assert!(matches!(refused, Err(Refusal::Invalid { field, .. }) if field == "sandbox"));
+    }
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub(crate) fn policy(steering: CapabilityValue, interrupt: CapabilityValue) -> P
                 family: "codex".to_owned(),
                 modes: vec![Mode::ReadOnly, Mode::Ask, Mode::AutoEdit],
                 capabilities,
+                sandboxes: Vec::new(),
             },
         )]
         .into(),
@@ -73,6 +74,7 @@ pub(crate) fn create(id: CommandId) -> Command {
                 model: None,
                 effort: None,
                 mode: Mode::Ask,
+                sandbox: None,
             },
         },
     }

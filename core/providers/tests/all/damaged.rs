@@ -27,6 +27,7 @@ fn thread() -> (MemoryThread, Policy) {
                 family: "codex".to_owned(),
                 modes: vec![Mode::Ask],
                 capabilities: profile::capabilities().set(),
+                sandboxes: Vec::new(),
             },
         )]
         .into(),
@@ -48,6 +49,7 @@ fn thread() -> (MemoryThread, Policy) {
                 model: None,
                 effort: None,
                 mode: Mode::Ask,
+                sandbox: None,
             },
         },
     };

@@ -52,6 +52,7 @@ async fn its_turn_is_told_once_and_it_lives_on() {
         model: None,
         effort: None,
         mode: Mode::Ask,
+        sandbox: None,
     };
     let open = OpenThread {
         resume: None,

@@ -45,6 +45,7 @@ impl Stage {
             family: self.session.family.clone(),
             modes: Mode::ALL.to_vec(),
             capabilities: self.capabilities.set(),
+            sandboxes: Vec::new(),
         };
         Policy {
             version: 1,
@@ -217,6 +218,7 @@ impl Stage {
                     model: None,
                     effort: None,
                     mode: Mode::Ask,
+                    sandbox: None,
                 },
             },
         };

@@ -44,6 +44,7 @@ fn line(n: u64) -> ThreadSummary {
         workspace: "home".into(),
         agent: "codex".into(),
         mode: pilothouse_domain::Mode::Ask,
+        sandbox: None,
         active: None,
         last_run: None,
         waiting: WaitingCounts::default(),

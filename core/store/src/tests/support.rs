@@ -61,6 +61,7 @@ pub(super) fn created(thread: ThreadId) -> Event {
             model: None,
             effort: None,
             mode: Mode::Ask,
+            sandbox: None,
         },
         lineage: None,
         actor: Actor::Ledger,

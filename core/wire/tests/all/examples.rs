@@ -122,6 +122,7 @@ fn summary() -> ThreadSummary {
         workspace: WorkspaceId::from("site"),
         agent: AgentName::from("codex"),
         mode: Mode::Ask,
+        sandbox: None,
         active: Some(ActiveSummary {
             run: RUN,
             status: RunStatus::Waiting,
@@ -248,6 +249,7 @@ pub(crate) fn of_device() -> Vec<(&'static str, DeviceMessage)> {
         model: None,
         effort: None,
         mode: Mode::Ask,
+        sandbox: None,
     };
     vec![
         ("hello", DeviceMessage::Hello(hello())),

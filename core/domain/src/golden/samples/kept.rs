@@ -53,6 +53,7 @@ pub(in crate::golden) fn summary() -> ThreadSummary {
         workspace: "project".into(),
         agent: "codex".into(),
         mode: Mode::Ask,
+        sandbox: None,
         active: Some(ActiveSummary {
             run: id!(RunId, 3),
             status: RunStatus::Running,
@@ -237,6 +238,7 @@ pub(in crate::golden) fn policy() -> Policy {
                 family: "codex".into(),
                 modes: Mode::ALL.to_vec(),
                 capabilities,
+                sandboxes: Vec::new(),
             },
         )]
         .into(),

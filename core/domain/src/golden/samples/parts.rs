@@ -8,6 +8,7 @@ pub(in crate::golden) fn selection() -> Selection {
         model: Some("gpt-5.5".into()),
         effort: None,
         mode: Mode::Ask,
+        sandbox: None,
     }
 }
 

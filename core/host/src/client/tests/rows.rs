@@ -71,6 +71,7 @@ pub(super) fn thread(title: &str) -> ThreadRow {
             workspace: WorkspaceId::from("app"),
             agent: AgentName::from("codex"),
             mode: Mode::Ask,
+            sandbox: None,
             active: Some(ActiveSummary {
                 run: run_id(1),
                 status: RunStatus::Waiting,
