@@ -4,7 +4,7 @@ use crate::{
     config::{AgentConfig, Config},
     state::{Notes, home},
 };
-use pilothouse_domain::{AgentName, policy::AgentPolicy};
+use pilothouse_domain::{AgentName, CapabilityFlag, CapabilityValue, Mode, policy::AgentPolicy};
 use pilothouse_ledger::AgentSpec;
 use pilothouse_providers::{
     contract::ProviderAdapter, process::exec_supervised, registry, replay::ReplayAdapter,
@@ -43,6 +43,8 @@ const FINDABLE: &[Findable] = &[
     findable("gemini", "acp", "gemini", &["--acp"]),
     findable("hermes", "acp", "hermes-acp", &[]),
     findable("opencode", "acp", "opencode", &["acp"]),
+    findable("omp", "pi", "omp", &[]),
+    findable("pi", "pi", "pi", &[]),
     findable("qwen", "acp", "qwen", &["--acp"]),
 ];
 
@@ -99,10 +101,24 @@ impl Agent {
     }
 
     pub(crate) fn policy(&self) -> AgentPolicy {
+        let mut capabilities = self.adapter.profile().set();
+        let mut modes = self.adapter.modes();
+        let sandboxes = self.config.sandboxes.clone();
+        if !sandboxes.is_empty() {
+            // It does not ask, so no other mode would be true of it.
+            modes = vec![Mode::FullAccess];
+            for flag in [
+                CapabilityFlag::CommandApproval,
+                CapabilityFlag::FileChangeApproval,
+            ] {
+                capabilities.insert(flag, CapabilityValue::No);
+            }
+        }
         AgentPolicy {
             family: self.config.protocol.clone(),
-            modes: self.adapter.modes(),
-            capabilities: self.adapter.profile().set(),
+            modes,
+            capabilities,
+            sandboxes,
         }
     }
 
@@ -311,6 +327,7 @@ fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
                 command,
                 env: BTreeMap::new(),
                 modes: BTreeMap::new(),
+                sandboxes: Vec::new(),
                 cwd: None,
             },
             adapter,
@@ -355,6 +372,7 @@ mod tests {
                 command: command.iter().map(|&word| word.to_owned()).collect(),
                 env: BTreeMap::new(),
                 modes: BTreeMap::new(),
+                sandboxes: Vec::new(),
                 cwd: None,
             },
             adapter: registry::family(protocol).unwrap(),

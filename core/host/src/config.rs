@@ -3,7 +3,7 @@
 //! All problems of a file are reported at once. What comes out is checked: directories exist, protocols are known,
 //! commands are not empty. `~` and `$HOME` at the beginning of a value are expanded; nothing else is.
 
-use pilothouse_domain::{AgentName, Mode, WorkspaceId};
+use pilothouse_domain::{AgentName, Mode, WorkspaceId, policy::Sandbox};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -63,6 +63,9 @@ pub struct AgentConfig {
     pub env: BTreeMap<String, String>,
     /// How modes are said to it, where its family does not know; only of agents that speak `acp`.
     pub modes: BTreeMap<Mode, String>,
+    /// In what it may run without asking before it acts, the usual one first; empty for one that is to ask. Only of agents
+    /// that speak `pi`.
+    pub sandboxes: Vec<Sandbox>,
     /// Working directory of a process that serves several threads.
     pub cwd: Option<PathBuf>,
 }
@@ -291,8 +294,9 @@ impl Reader<'_> {
         at: &str,
         place: &Range<usize>,
     ) -> Option<AgentConfig> {
-        const KEYS: &[&str] = &["protocol", "command", "env", "modes", "cwd"];
+        const KEYS: &[&str] = &["protocol", "command", "env", "modes", "sandbox", "cwd"];
         let (mut protocol, mut command, mut cwd) = (None, None, None);
+        let mut sandboxes = Vec::new();
         let (mut env, mut modes) = (BTreeMap::new(), BTreeMap::new());
         let before = self.problems.len();
         for (key, value) in ordered(table) {
@@ -317,6 +321,7 @@ impl Reader<'_> {
                         }
                     }
                 }),
+                "sandbox" => sandboxes = self.sandboxes(value),
                 "cwd" => cwd = self.directory(value, "cwd"),
                 _ => self.unknown_key(key, at, KEYS),
             }
@@ -350,13 +355,45 @@ impl Reader<'_> {
             self.problem(place, problem);
             return None;
         }
+        if !sandboxes.is_empty() && protocol != "pi" {
+            let problem = format!(
+                "`sandbox` of {at} is only for `protocol = \"pi\"`; an agent that speaks `{protocol}` asks before it acts"
+            );
+            self.problem(place, problem);
+            return None;
+        }
         Some(AgentConfig {
             protocol,
             command,
             env,
             modes,
+            sandboxes,
             cwd,
         })
+    }
+
+    /// One sandbox, or a list of them, the usual one first.
+    fn sandboxes(&mut self, value: &Value<'_>) -> Vec<Sandbox> {
+        let texts = match value.get_ref().as_str() {
+            Some(text) => vec![text.to_owned()],
+            None => self.texts(value, "sandbox"),
+        };
+        if texts.is_empty() {
+            self.problem(&value.span(), "`sandbox` names none".to_owned());
+        }
+        let names = Sandbox::ALL.map(Sandbox::name);
+        let mut found = Vec::new();
+        for text in texts {
+            match Sandbox::ALL.into_iter().find(|one| one.name() == text) {
+                Some(one) if found.contains(&one) => {}
+                Some(one) => found.push(one),
+                None => {
+                    let problem = format!("unknown sandbox `{text}`{}", meant(&text, &names));
+                    self.problem(&value.span(), problem);
+                }
+            }
+        }
+        found
     }
 
     fn protocol(&mut self, value: &Value<'_>) -> Option<String> {

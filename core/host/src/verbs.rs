@@ -68,6 +68,9 @@ host.toml (usually ~/.config/pilothouse/host.toml), all of it optional:
   protocol = \"acp\"
   command = [\"goose\", \"acp\"]
   modes = { ask = \"approve\" }             # its own words for our modes, where Pilothouse does not know them
+  [agents.pi]                               # asks by Pilothouse's own extension; with `sandbox` it does not ask, and
+  protocol = \"pi\"                         # its threads run in that: \"bwrap\", \"none\", or a list to choose from
+  command = [\"pi\"]
   [workspaces.app]
   path = \"~/src/app\"
   [defaults]

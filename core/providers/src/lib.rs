@@ -13,6 +13,7 @@
 pub mod acp;
 pub mod codex;
 pub mod contract;
+pub mod pi;
 pub mod process;
 pub mod registry;
 pub mod replay;

@@ -1,7 +1,8 @@
 //! The families that this build knows.
 
 use crate::{
-    acp::AcpAdapter, codex::CodexAdapter, contract::ProviderAdapter, replay::ReplayAdapter,
+    acp::AcpAdapter, codex::CodexAdapter, contract::ProviderAdapter, pi::PiAdapter,
+    replay::ReplayAdapter,
 };
 use std::sync::Arc;
 
@@ -10,7 +11,11 @@ pub const REPLAY: &str = "replay";
 
 /// All families, by their name in host.toml's `protocol`.
 pub fn families() -> Vec<Arc<dyn ProviderAdapter>> {
-    vec![Arc::new(CodexAdapter::new()), Arc::new(AcpAdapter::new())]
+    vec![
+        Arc::new(CodexAdapter::new()),
+        Arc::new(AcpAdapter::new()),
+        Arc::new(PiAdapter::new()),
+    ]
 }
 
 /// The family of that name.

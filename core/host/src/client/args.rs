@@ -151,6 +151,9 @@ pub struct NewArgs {
     /// What the agent may do without asking
     #[arg(long, value_enum, default_value = "ask")]
     pub mode: ModeArg,
+    /// In what an agent runs that does not ask before it acts [default: the host's first]
+    #[arg(long, value_enum, value_name = "SANDBOX")]
+    pub sandbox: Option<SandboxArg>,
     /// The model, as the agent names it [default: the agent's own]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
@@ -166,6 +169,24 @@ pub struct NewArgs {
     /// Waiting.
     #[command(flatten)]
     pub patience: PatienceArgs,
+}
+
+/// `--sandbox` of `new`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SandboxArg {
+    /// bubblewrap: it can write the workspace only, and sees nothing of your other files
+    Bwrap,
+    /// None: it can do everything that you can
+    None,
+}
+
+impl From<SandboxArg> for pilothouse_domain::policy::Sandbox {
+    fn from(sandbox: SandboxArg) -> Self {
+        match sandbox {
+            SandboxArg::Bwrap => Self::Bwrap,
+            SandboxArg::None => Self::None,
+        }
+    }
 }
 
 /// `--mode` of `new`

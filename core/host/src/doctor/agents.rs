@@ -2,10 +2,10 @@
 
 use super::{Probe, failed, ok, skipped, warning};
 use crate::{
-    agents::{Agent, SignIn},
+    agents::{Agent, SignIn, find_program},
     daemon::wrapper,
 };
-use pilothouse_domain::{Incarnation, ProviderEventKind};
+use pilothouse_domain::{Incarnation, ProviderEventKind, policy::Sandbox};
 use pilothouse_providers::contract::{Launch, RuntimeEvents};
 use pilothouse_wire::message::DoctorCheck;
 use std::{path::Path, time::Duration};
@@ -54,7 +54,32 @@ pub(super) fn checks(agent: &Agent, probe: &Probe) -> Vec<DoctorCheck> {
         }
         SignIn::Unknown => skipped(&name, "not known how to look"),
     };
-    vec![found, sign_in]
+    let mut checks = vec![found, sign_in];
+    checks.extend(unasked(agent));
+    checks
+}
+
+/// That an agent does not ask before it acts, and in what its threads may run.
+fn unasked(agent: &Agent) -> Option<DoctorCheck> {
+    let sandboxes = &agent.config.sandboxes;
+    let usual = sandboxes.first()?;
+    let name = format!("agent.{}.sandbox", agent.name);
+    let path = std::env::var_os("PATH");
+    if sandboxes.contains(&Sandbox::Bwrap) && find_program("bwrap", path.as_deref()).is_none() {
+        return Some(failed(
+            &name,
+            "bubblewrap is not installed, so it cannot be started in `bwrap`",
+            "apt install bubblewrap",
+        ));
+    }
+    let names: Vec<_> = sandboxes.iter().map(|sandbox| sandbox.name()).collect();
+    let found = format!(
+        "does not ask before it acts; runs in {}: {}",
+        names.join(" or "),
+        usual.risk()
+    );
+    let step = "take `sandbox` of this agent out of host.toml if it is to ask";
+    Some(warning(&name, &found, step))
 }
 
 /// Starts an agent, takes its handshake and ends it again. Nothing is asked of it.
@@ -78,6 +103,7 @@ pub(super) async fn handshake(agent: &Agent, probe: &Probe, cwd: &Path, deep: bo
         modes: agent.config.modes.clone(),
         cwd: agent.config.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
         wrapper: wrapper(),
+        sandbox: agent.config.sandboxes.first().copied(),
         pid_file: None,
     };
     let step = "start it in a terminal to see what is wrong";

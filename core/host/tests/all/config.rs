@@ -1,6 +1,6 @@
 //! What a person gets to read who mistyped something in host.toml.
 
-use pilothouse_domain::Mode;
+use pilothouse_domain::{Mode, policy::Sandbox};
 use pilothouse_host::config::{Config, ConfigError, listen_address};
 use std::path::Path;
 
@@ -261,4 +261,34 @@ fn any_command_line_can_be_an_acp_agent() {
         .map(|(mode, name)| (*mode, name.as_str()))
         .collect();
     assert_eq!(modes, [(Mode::Ask, "default"), (Mode::FullAccess, "yolo")]);
+}
+
+#[test]
+fn an_agent_that_does_not_ask_names_its_sandboxes_and_only_of_pi() {
+    let agent = |lines: &str| {
+        let text = format!("[agents.mine]\ncommand = [\"pi\"]\n{lines}");
+        Config::parse(&text, "host.toml", None).map(|config| config.agents[0].1.sandboxes.clone())
+    };
+    let pi = "protocol = \"pi\"\n";
+    assert_eq!(agent(pi).unwrap(), []);
+    assert_eq!(
+        agent(&format!("{pi}sandbox = \"bwrap\"")).unwrap(),
+        [Sandbox::Bwrap]
+    );
+    let both = agent(&format!("{pi}sandbox = [\"none\", \"bwrap\"]")).unwrap();
+    assert_eq!(both, [Sandbox::None, Sandbox::Bwrap]);
+    for (lines, said) in [
+        (
+            format!("{pi}sandbox = \"bwarp\""),
+            "unknown sandbox `bwarp`",
+        ),
+        (format!("{pi}sandbox = []"), "names none"),
+        (
+            "protocol = \"acp\"\nsandbox = \"bwrap\"".to_owned(),
+            "only for `protocol = \"pi\"`",
+        ),
+    ] {
+        let problem = agent(&lines).unwrap_err().to_string();
+        assert!(problem.contains(said), "{problem}");
+    }
 }

@@ -15,6 +15,7 @@ mod descendants;
 mod exec;
 mod pid_file;
 mod redact;
+pub(crate) mod sandbox;
 mod stderr;
 
 pub use exec::{ExecError, exec_supervised};

@@ -101,6 +101,7 @@ fn words(content: &ItemContent) -> String {
                 .collect::<Vec<_>>()
                 .join(", ")
         ),
+        ItemContent::Compaction { text } => format!("compaction `{}`", short(text.preview())),
         other => format!("{other:?}"),
     }
 }

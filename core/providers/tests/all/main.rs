@@ -21,6 +21,12 @@ mod labels;
 mod misbehaving;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;
+mod pi_hostile;
+mod pi_misbehaving;
+mod pi_real;
+mod pi_recordings;
+mod pi_unasked;
+mod pi_world;
 mod real;
 mod recordings;
 mod replay;

@@ -58,6 +58,7 @@ pub(crate) fn codex() -> &'static str {
 pub(crate) struct Model {
     child: Child,
     pub(crate) port: u16,
+    log: PathBuf,
 }
 
 impl Model {
@@ -68,7 +69,9 @@ impl Model {
             .map_or_else(|_| root().join("tests/model/model.mjs"), PathBuf::from);
         let mut child = Command::new("node")
             .arg(server)
-            .args(["0", "--scripts"])
+            .arg("0")
+            .arg(dir.join("model.log"))
+            .arg("--scripts")
             .arg(&file)
             .arg("--exit-with-stdin")
             .stdin(Stdio::piped())
@@ -80,7 +83,16 @@ impl Model {
             .read_line(&mut line)
             .unwrap();
         let port = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
-        Self { child, port }
+        Self {
+            child,
+            port,
+            log: dir.join("model.log"),
+        }
+    }
+
+    /// What reached it so far, a line of JSON per request.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
     }
 
     fn ask(&self, method: &str, path: &str) -> String {
@@ -128,6 +140,7 @@ pub(crate) fn launch(command: &[&str], cwd: &Path) -> Launch {
         env: BTreeMap::new(),
         cwd: cwd.to_owned(),
         wrapper: Vec::new(),
+        sandbox: None,
         pid_file: None,
     }
 }
@@ -138,6 +151,7 @@ pub(crate) fn selection(mode: Mode) -> Selection {
         model: Some("gpt-5.5".to_owned()),
         effort: Some("low".to_owned()),
         mode,
+        sandbox: None,
     }
 }
 

@@ -6,6 +6,7 @@ use pilothouse_domain::{
     AgentName, ContentHash, HostId, ItemId, ItemStatus, MessageId, Mode, Position, RequestId,
     RunId, RunStatus, Scope, ThreadId, WorkspaceId,
     event::HoldReason,
+    policy::Sandbox,
     request::{Answer, RequestKind, RiskHint},
     row::{ActiveSummary, WaitingCounts},
     run::BlockedOn,
@@ -126,6 +127,9 @@ pub(crate) struct Thread<'a> {
     workspace: &'a WorkspaceId,
     agent: &'a AgentName,
     mode: Mode,
+    /// In what an agent runs that does not ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<Sandbox>,
     active: Option<ActiveSummary>,
     last_run: Option<LastRun>,
     waiting: WaitingCounts,
@@ -167,6 +171,7 @@ impl<'a> From<&'a ThreadRow> for Thread<'a> {
             workspace: &summary.workspace,
             agent: &summary.agent,
             mode: summary.mode,
+            sandbox: summary.sandbox,
             active: summary.active,
             last_run: summary.last_run.map(LastRun::from),
             waiting: summary.waiting,

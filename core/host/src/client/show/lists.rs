@@ -177,6 +177,7 @@ pub(crate) fn threads(
             ),
             format!("{} ago", since(now_ms, summary.updated_at_ms)),
         ];
+        facts.extend(summary.sandbox.map(words::unasked));
         if summary.archived {
             facts.push("archived".to_owned());
         }

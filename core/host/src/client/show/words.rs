@@ -4,9 +4,18 @@ use crate::client::style::Tone;
 use pilothouse_domain::{
     ItemStatus, RunStatus,
     event::HoldReason,
+    policy::Sandbox,
     request::{Answer, AnswerDelivery, LostReason, OptionEffect, RequestKind, RiskHint},
     run::BlockedOn,
 };
+
+/// That an agent does not ask, and in what it runs.
+pub(crate) fn unasked(sandbox: Sandbox) -> String {
+    match sandbox {
+        Sandbox::None => "does not ask, in no sandbox".to_owned(),
+        sandbox => format!("does not ask, in {}", sandbox.name()),
+    }
+}
 
 /// What a run is doing.
 pub(crate) fn run(status: RunStatus, blocked_on: BlockedOn) -> &'static str {

@@ -31,8 +31,18 @@ pub(super) fn new(args: &NewArgs, output: &mut Output) -> Result<(), Failure> {
             model: args.model.clone(),
             effort: args.effort.clone(),
             mode: args.mode.into(),
+            sandbox: args.sandbox.map(Into::into),
         },
     };
+    let sandbox = host
+        .agents
+        .iter()
+        .find(|agent| agent.name.as_str() == args.agent)
+        .and_then(|agent| {
+            args.sandbox
+                .map(Into::into)
+                .or(agent.sandboxes.first().copied())
+        });
     let ticket = device.submit(host.host, None, body)?;
     device.confirm(&ticket, "making the thread", until)?;
     let thread = ticket.thread();
@@ -51,6 +61,13 @@ pub(super) fn new(args: &NewArgs, output: &mut Output) -> Result<(), Failure> {
             show::safe(&host.name)
         ),
     )?;
+    if let Some(sandbox) = sandbox {
+        let risk = show::words::unasked(sandbox);
+        output.say(
+            Some(Tone::Bad),
+            &format!("Its agent {risk}: {}.", sandbox.risk()),
+        )?;
+    }
     output.say(
         Some(Tone::Dim),
         &format!(

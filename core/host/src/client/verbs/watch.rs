@@ -152,7 +152,7 @@ impl Watched {
     fn new(row: &ThreadRow, output: &Output) -> Self {
         let summary = &row.summary;
         let heading = format!(
-            "{}  {} › {} · {} ({})",
+            "{}  {} › {} · {} ({}){}",
             output
                 .style
                 .paint(Tone::Strong, &show::safe(&summary.title)),
@@ -160,6 +160,10 @@ impl Watched {
             show::safe(summary.workspace.as_str()),
             show::safe(summary.agent.as_str()),
             summary.mode.name(),
+            summary
+                .sandbox
+                .map(|sandbox| format!(" · {}", show::words::unasked(sandbox)))
+                .unwrap_or_default(),
         );
         Self {
             host: row.host,

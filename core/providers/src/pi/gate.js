@@ -1,0 +1,115 @@
+// Pilothouse's permission gate for pi: an extension that asks before tools act. The host starts pi with it (`-e`).
+//
+// It asks by one of pi's own dialogs, whose text is the call as pi would run it, as JSON. The answer is JSON, too. It is
+// strict where it cannot know: whatever it does not know asks, and where it cannot ask, the tool is blocked.
+import { VERSION } from "@earendil-works/pi-coding-agent";
+import { existsSync, realpathSync } from "node:fs";
+import { dirname, join, relative, isAbsolute, resolve, sep } from "node:path";
+
+const NAME = "pilothouse-gate";
+// Tools of pi that only look.
+const LOOKS = new Set(["read", "grep", "find", "ls"]);
+const CHANGES = new Set(["edit", "write"]);
+// What each mode does with a tool that does more than look.
+const MODES = new Set(["read_only", "ask", "auto_edit", "full_access"]);
+// Places in a workspace whose files others run.
+const RUN_BY_OTHERS = new Set([".git", ".pi"]);
+
+export default function gate(pi) {
+	let mode = "ask";
+	// What a person allowed until this process ends.
+	const allowed = new Set();
+
+	const report = (ctx) => ctx.ui.setStatus(NAME, JSON.stringify({ version: 1, agent: VERSION, mode }));
+
+	pi.on("session_start", (_event, ctx) => report(ctx));
+
+	pi.registerCommand(NAME, {
+		description: "Says to Pilothouse's permission gate what asks: read_only, ask, auto_edit or full_access",
+		handler: async (args, ctx) => {
+			const wanted = args.trim();
+			if (MODES.has(wanted)) mode = wanted;
+			report(ctx);
+		},
+	});
+
+	pi.on("tool_call", async (event, ctx) => {
+		try {
+			return await judge(event, ctx);
+		} catch (error) {
+			return blocked(`Pilothouse's permission gate failed (${error?.message ?? error}); nothing was done.`);
+		}
+	});
+
+	async function judge(event, ctx) {
+		const tool = event.toolName;
+		if (LOOKS.has(tool) || mode === "full_access") return undefined;
+		if (mode === "read_only") return blocked(`\`${tool}\` was not run: this thread may only look.`);
+		if (mode === "auto_edit" && CHANGES.has(tool) && isInside(event.input?.path, ctx.cwd)) return undefined;
+		// What is asked is what runs: later extensions may not change it.
+		freeze(event.input);
+		const key = sessionKey(tool, event.input, ctx.cwd);
+		if (allowed.has(key)) return undefined;
+		if (!ctx.hasUI) return blocked("nobody can be asked; nothing was done.");
+		const asked = { tool, call: event.toolCallId, input: event.input, cwd: ctx.cwd };
+		if (tool === "write" && typeof event.input?.path === "string" && existsSync(resolve(ctx.cwd, event.input.path))) {
+			asked.overwrites = true;
+		}
+		const signal = ctx.signal;
+		const answer = await ctx.ui.input(NAME, JSON.stringify(asked), signal ? { signal } : undefined);
+		const { decision, reason } = read(answer);
+		if (decision === "allow") return undefined;
+		if (decision === "allow_session") {
+			allowed.add(key);
+			return undefined;
+		}
+		const words = typeof reason === "string" && reason !== "" ? `: ${reason}` : ".";
+		if (decision === "deny") return blocked(`The user denied this${words}`);
+		if (decision === "deny_stop") {
+			ctx.abort();
+			return blocked(`The user denied this and stopped the turn${words}`);
+		}
+		return blocked("nobody allowed this; nothing was done.");
+	}
+}
+
+function blocked(reason) {
+	return { block: true, reason };
+}
+
+function read(answer) {
+	try {
+		return JSON.parse(answer) ?? {};
+	} catch {
+		return {};
+	}
+}
+
+// What `allow_session` allows: the same command, the same file for the same tool, or the same call.
+function sessionKey(tool, input, cwd) {
+	if (tool === "bash") return JSON.stringify([tool, cwd, input?.command, input?.timeout ?? null]);
+	if (CHANGES.has(tool)) return JSON.stringify([tool, resolve(cwd, String(input?.path))]);
+	return JSON.stringify([tool, cwd, input]);
+}
+
+// Whether a file, as the links stand now, lies in the workspace and is none that others run.
+function isInside(path, cwd) {
+	if (typeof path !== "string" || path === "" || path.startsWith("~") || path.startsWith("@")) return false;
+	let there = resolve(cwd, path);
+	let rest = "";
+	while (!existsSync(there)) {
+		const above = dirname(there);
+		if (above === there) return false;
+		rest = join(there.slice(above.length).replace(/^[\\/]+/, ""), rest);
+		there = above;
+	}
+	const inner = relative(realpathSync(cwd), join(realpathSync(there), rest));
+	return inner !== "" && !isAbsolute(inner) && inner !== ".." && !inner.startsWith(`..${sep}`)
+		&& !inner.split(sep).some((name) => RUN_BY_OTHERS.has(name));
+}
+
+function freeze(value) {
+	if (value === null || typeof value !== "object") return;
+	Object.values(value).forEach(freeze);
+	Object.freeze(value);
+}

@@ -1,0 +1,145 @@
+//! Model, effort and mode: said to pi before a turn where they differ from what it is set to.
+
+use super::{
+    driver::PiRuntime,
+    gate,
+    outgoing::Call,
+    profile::Dialect,
+    replies::{CallError, Reply},
+};
+use crate::rpc::session::lock;
+use pilothouse_domain::{Mode, thread::Selection};
+
+impl PiRuntime {
+    /// Puts the session where a selection wants it. Nothing is guessed: what pi does not offer is refused.
+    pub(super) async fn select(&self, selection: &Selection) -> Result<(), CallError> {
+        self.select_mode(selection.mode).await?;
+        let mut changed = false;
+        if let Some(model) = &selection.model {
+            changed |= self.select_model(model).await?;
+        }
+        if let Some(effort) = &selection.effort {
+            changed |= self.select_effort(effort).await?;
+        }
+        if changed {
+            self.call(Call::State).await?;
+        }
+        Ok(())
+    }
+
+    async fn select_mode(&self, mode: Mode) -> Result<(), CallError> {
+        let refused = |message: String| CallError::Refused {
+            method: format!("mode {}", mode.name()),
+            message,
+        };
+        if let Some(sandbox) = self.sandbox {
+            let message = format!(
+                "it runs in the sandbox `{}` because it does not ask",
+                sandbox.name()
+            );
+            return match mode {
+                Mode::FullAccess => Ok(()),
+                _ => Err(refused(message)),
+            };
+        }
+        if self.dialect == Dialect::Omp {
+            return match mode {
+                Mode::Ask => Ok(()),
+                _ => Err(refused(
+                    "omp is started so that it asks before every tool".to_owned(),
+                )),
+            };
+        }
+        let is = |gate: Option<&gate::GateState>| gate.map(|gate| gate.mode == mode.name());
+        if is(lock(&self.session.codec).gate()) == Some(true) {
+            return Ok(());
+        }
+        let text = gate::command(mode);
+        self.call(Call::Command { text }).await?;
+        match is(lock(&self.session.codec).gate()) {
+            Some(true) => Ok(()),
+            _ => Err(refused("pi's permission gate did not take it".to_owned())),
+        }
+    }
+
+    /// Whether the model was changed.
+    async fn select_model(&self, wanted: &str) -> Result<bool, CallError> {
+        let current = lock(&self.session.codec).state().model.clone();
+        let is = |provider: &str, model: &str| {
+            wanted == format!("{provider}/{model}") || wanted == model
+        };
+        if current
+            .split_once('/')
+            .is_some_and(|(provider, model)| is(provider, model))
+        {
+            return Ok(false);
+        }
+        let models = match self.call(Call::Models).await? {
+            Reply::Models(models) => models,
+            _ => Vec::new(),
+        };
+        let mut fitting = models
+            .iter()
+            .filter(|(provider, model)| is(provider, model));
+        let (provider, model) = match (fitting.next(), fitting.next()) {
+            (Some(found), None) => found.clone(),
+            (Some(_), Some(_)) => {
+                return Err(refused(
+                    "set_model",
+                    wanted,
+                    "several providers have it; name one of",
+                    &models,
+                ));
+            }
+            (None, _) => {
+                return Err(refused(
+                    "set_model",
+                    wanted,
+                    "there is no such model; there are",
+                    &models,
+                ));
+            }
+        };
+        self.call(Call::SetModel { provider, model }).await?;
+        Ok(true)
+    }
+
+    /// Whether the effort was changed.
+    async fn select_effort(&self, wanted: &str) -> Result<bool, CallError> {
+        if lock(&self.session.codec).state().effort == wanted {
+            return Ok(false);
+        }
+        let levels = match self.call(Call::Efforts).await? {
+            Reply::Efforts(levels) => levels,
+            _ => Vec::new(),
+        };
+        if !levels.iter().any(|level| level == wanted) {
+            return Err(CallError::Refused {
+                method: "set_thinking_level".to_owned(),
+                message: format!(
+                    "the model has no effort `{wanted}`; it has {}",
+                    levels.join(", ")
+                ),
+            });
+        }
+        let level = wanted.to_owned();
+        self.call(Call::SetEffort { level }).await?;
+        Ok(true)
+    }
+}
+
+fn refused(method: &str, wanted: &str, why: &str, models: &[(String, String)]) -> CallError {
+    const SHOWN: usize = 12;
+    let mut names: Vec<_> = models
+        .iter()
+        .take(SHOWN)
+        .map(|(provider, model)| format!("{provider}/{model}"))
+        .collect();
+    if models.len() > SHOWN {
+        names.push(format!("{} more", models.len() - SHOWN));
+    }
+    CallError::Refused {
+        method: method.to_owned(),
+        message: format!("`{wanted}`: {why}: {}", names.join(", ")),
+    }
+}

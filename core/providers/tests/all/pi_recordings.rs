@@ -1,0 +1,447 @@
+//! All recordings of pi and omp, whole, cut and split, through codec, ingest and apply.
+
+use crate::{
+    labels::outcome,
+    replay::{Recorded, load_of, names_of},
+    stage::Stage,
+};
+use pilothouse_domain::{
+    Answer, EffectOutcome, NativeId, ProviderEventKind, RequestStatus, Row, request::QuestionReply,
+};
+use pilothouse_orchestrator::memory::MemoryThread;
+use pilothouse_providers::pi::{Call, Codec, Received, Reply, profile};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Frames at which a long recording is cut.
+const CUTS: usize = 60;
+
+/// A recording as far as it was replayed.
+struct Replay {
+    codec: Codec,
+    stage: Stage,
+    received: Vec<Received>,
+    /// Prompts whose turn has not begun: the effect that sent each.
+    sending: BTreeMap<u64, pilothouse_domain::Effect>,
+}
+
+fn all() -> Vec<(&'static str, String)> {
+    let of = |agent: &'static str| names_of(agent).into_iter().map(move |name| (agent, name));
+    let all: Vec<_> = of("pi").chain(of("omp")).collect();
+    assert!(all.len() >= 16, "the recordings are there");
+    all
+}
+
+/// What their recorder left out is put back as far as it is needed: which session omp has.
+fn records(agent: &str, name: &str) -> Vec<Recorded> {
+    let mut records = load_of(agent, name);
+    for record in &mut records {
+        if record.frame["data"].is_string() {
+            record.frame["data"] = json!({"sessionId": "of-omp", "isStreaming": false});
+            record.line = record.frame.to_string().into_bytes();
+            record.line.push(b'\n');
+        }
+    }
+    records
+}
+
+impl Replay {
+    fn new() -> Self {
+        Self {
+            codec: Codec::new("life"),
+            stage: Stage::new("pi", profile::capabilities()),
+            received: Vec::new(),
+            sending: BTreeMap::new(),
+        }
+    }
+
+    fn of(agent: &str, name: &str) -> Self {
+        let mut replay = Self::new();
+        for record in records(agent, name) {
+            replay.step(&record);
+        }
+        replay
+    }
+
+    fn step(&mut self, record: &Recorded) {
+        if record.dir == "c2s" {
+            if record.frame["type"] == "extension_ui_response" {
+                self.client_answers(&record.frame);
+            } else {
+                self.client_says(&record.frame);
+            }
+            return;
+        }
+        for one in self.codec.receive(&record.line) {
+            match &one {
+                Received::Event(event) => self.stage.event(event),
+                Received::Reply {
+                    call,
+                    reply: Ok(Reply::Turn { turn }),
+                } => {
+                    if let (Some(home), Some(send)) =
+                        (self.codec.home().cloned(), self.sending.remove(call))
+                    {
+                        self.stage.accepted(&home, &send, turn);
+                    }
+                }
+                _ => {}
+            }
+            self.received.push(one);
+        }
+    }
+
+    fn client_says(&mut self, frame: &Value) {
+        let id = frame["id"]
+            .as_str()
+            .unwrap()
+            .trim_start_matches('r')
+            .parse()
+            .unwrap();
+        let text = frame["message"].as_str().unwrap_or_default().to_owned();
+        let client_id = String::new();
+        let name = frame["type"].as_str().unwrap();
+        let call = match name {
+            "get_state" => Call::State,
+            // A second prompt while one goes on is never sent by us.
+            "prompt" if !self.codec.is_busy() => {
+                if let Some(send) = self
+                    .codec
+                    .home()
+                    .cloned()
+                    .and_then(|home| self.stage.say(&home, &text))
+                {
+                    self.sending.insert(id, send);
+                }
+                Call::Prompt { client_id, text }
+            }
+            "steer" => Call::Steer { client_id, text },
+            "clear_queue" => Call::ClearQueue,
+            "abort" => {
+                if let Some(home) = self.codec.home().cloned() {
+                    self.stage.interrupt(&home);
+                }
+                Call::Abort
+            }
+            "get_entries" => Call::Entries,
+            "get_available_models" => Call::Models,
+            "clone" => Call::Clone,
+            _ => Call::Foreign {
+                name: name.to_owned(),
+            },
+        };
+        self.codec.register(id, call);
+    }
+
+    /// An answer of the recorded client: ours to the same request must be the same frame.
+    fn client_answers(&mut self, frame: &Value) {
+        let request = NativeId(frame["id"].to_string());
+        let subject = self.stage.asked(&request).cloned().expect("it was asked");
+        let chosen = subject.options.iter().map(|option| Answer::Choose {
+            option: option.id.clone(),
+            note: None,
+        });
+        let replied = subject.questions.iter().flat_map(|question| {
+            question.choices.iter().map(|choice| Answer::Reply {
+                replies: vec![QuestionReply {
+                    question: question.id.clone(),
+                    chosen: vec![choice.label.clone()],
+                    text: None,
+                }],
+            })
+        });
+        let answer = chosen.chain(replied).find(|answer| {
+            let line = self.codec.clone().answer(&request, answer);
+            line.is_ok_and(|line| serde_json::from_slice::<Value>(&line).unwrap() == *frame)
+        });
+        let answer = answer.expect("every answer was one that is offered");
+        self.codec.answer(&request, &answer).unwrap();
+        self.stage
+            .answered(&request, answer, &EffectOutcome::Written);
+    }
+}
+
+#[test]
+fn no_frame_of_any_recording_is_unknown() {
+    let mut unknown = Vec::new();
+    for (agent, name) in all() {
+        for one in Replay::of(agent, &name).received {
+            if let Received::Event(event) = one
+                && let ProviderEventKind::Unknown { label, raw } = event.kind
+            {
+                unknown.push(format!("{agent}/{name}: {label}: {raw}"));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn every_recording_cut_anywhere_leaves_nothing_open_once_the_runtime_is_lost() {
+    let mut failures = Vec::new();
+    for (agent, name) in all() {
+        let records = records(agent, &name);
+        let step = records.len().div_ceil(CUTS).max(1);
+        let mut replay = Replay::new();
+        for (at, record) in records.iter().enumerate() {
+            replay.step(record);
+            if at % step == 0 || at + 1 == records.len() {
+                for left in replay.stage.left_open_after_loss() {
+                    failures.push(format!("{agent}/{name} cut after frame {at}: {left}"));
+                }
+            }
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} failures, first: {}",
+        failures.len(),
+        failures[0]
+    );
+}
+
+#[test]
+fn a_recording_split_at_odd_bytes_gives_the_same() {
+    for (agent, name) in all() {
+        let bytes: Vec<u8> = records(agent, &name)
+            .into_iter()
+            .filter(|record| record.dir != "c2s")
+            .flat_map(|record| record.line)
+            .collect();
+        let whole = Codec::new("life").receive(&bytes);
+        for length in [1, 7, 1021] {
+            let mut codec = Codec::new("life");
+            let split: Vec<_> = bytes
+                .chunks(length)
+                .flat_map(|chunk| codec.receive(chunk))
+                .collect();
+            assert!(split == whole, "{agent}/{name} in pieces of {length} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_a_device_replays_from_the_log_is_what_the_ledger_has() {
+    for (agent, name) in all() {
+        for memory in Replay::of(agent, &name).stage.threads.values() {
+            let again = MemoryThread::replay(
+                memory.state.thread,
+                pilothouse_domain::Policy::default(),
+                &memory.entries,
+            );
+            assert_eq!(again.digest(), memory.digest(), "{agent}/{name}");
+            assert!(again.rows == memory.rows, "{agent}/{name}");
+        }
+    }
+}
+
+#[test]
+fn no_request_of_a_recording_stays_pending() {
+    for (agent, name) in all() {
+        for memory in Replay::of(agent, &name).stage.threads.values() {
+            for row in memory.rows.0.values() {
+                if let Row::Request(request) = row {
+                    assert!(
+                        !matches!(request.status, RequestStatus::Pending),
+                        "{agent}/{name}: {request:#?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A session that was read back says with the same ids what was heard when it happened, so that it changes nothing.
+#[test]
+fn what_is_read_back_is_what_was_heard() {
+    let replay = Replay::of("pi", "01_basic");
+    let heard: Vec<_> = replay
+        .received
+        .iter()
+        .filter_map(|one| match one {
+            Received::Event(event) => Some(event),
+            _ => None,
+        })
+        .filter_map(|event| match &event.kind {
+            ProviderEventKind::ItemClosed { item, content, .. } => {
+                Some((event.place.clone(), item, content))
+            }
+            _ => None,
+        })
+        .collect();
+    let read = replay
+        .received
+        .iter()
+        .find_map(|one| match one {
+            Received::Reply {
+                reply: Ok(Reply::Entries(entries)),
+                ..
+            } => Some(entries.clone().last(10)),
+            _ => None,
+        })
+        .expect("the entries were asked for");
+    assert_eq!(read.len(), 4, "{read:#?}");
+    for event in read {
+        let ProviderEventKind::ItemClosed { item, content, .. } = &event.kind else {
+            panic!("{event:?}");
+        };
+        assert!(
+            heard.contains(&(event.place.clone(), item, content)),
+            "{event:?}"
+        );
+    }
+}
+
+/// Recordings and what a person reads in them, checked by hand against their frames.
+const LABELS: &[(&str, &str, &[&str])] = &[
+    (
+        "pi",
+        "01_basic",
+        &[
+            "run Completed",
+            "user `go [[script:p1]]` Completed",
+            "reasoning `Let me think.` Completed",
+            "assistant `I will write.` Completed",
+            "command `echo hi > out.txt; echo shown` exit Some(0) Completed",
+            "assistant `All done.` Completed",
+            "compaction `Compaction failed: Nothi` Failed",
+        ],
+    ),
+    (
+        "pi",
+        "02_abort_text",
+        &[
+            "run Interrupted",
+            "run Completed",
+            "user `go [[script:psl]]` Completed",
+            "assistant `word word word word word` Interrupted",
+            "interrupt Completed",
+            "user `plain` Completed",
+            "assistant `word word word word word` Completed",
+        ],
+    ),
+    (
+        "pi",
+        "03_abort_tool",
+        &[
+            "run Interrupted",
+            "user `go [[script:pslp]]` Completed",
+            "assistant `Run` Completed",
+            "command `echo a; sleep 12; echo b` exit None Interrupted",
+            "interrupt Completed",
+        ],
+    ),
+    (
+        "pi",
+        "04_steer_followup",
+        &[
+            "run Completed",
+            "user `go [[script:psl]]` Completed",
+            "assistant `word word word word word` Completed",
+            "user `steer me` Completed",
+            "assistant `word word word word word` Completed",
+            "user `follow me` Completed",
+            "assistant `word word word word word` Completed",
+        ],
+    ),
+    (
+        "pi",
+        "05_extension_confirm",
+        &[
+            "run Completed",
+            "user `go [[script:prm]]` Completed",
+            "command `rm -rf /home/dev/project/nothing` exit Some(0) Completed",
+            "question Completed",
+            "assistant `after` Completed",
+            "request UserInput answered Yes",
+        ],
+    ),
+    (
+        "pi",
+        "06_error_401",
+        &[
+            "run Failed (SignIn)",
+            "user `go [[script:pe401]]` Completed",
+            "error SignIn (tries again) Failed",
+            "error SignIn (tries again) Failed",
+            "error SignIn (tries again) Failed",
+        ],
+    ),
+    (
+        "pi",
+        "06_error_500",
+        &[
+            "run Completed",
+            "user `go [[script:pe500]]` Completed",
+            "error ModelService (tries again) Failed",
+            "assistant `ok now` Completed",
+        ],
+    ),
+    (
+        "pi",
+        "06_error_die",
+        &[
+            "run Failed (ModelService)",
+            "user `go [[script:pedie]]` Completed",
+            "error ModelService (tries again) Failed",
+            "error ModelService (tries again) Failed",
+            "error ModelService (tries again) Failed",
+        ],
+    ),
+    (
+        "pi",
+        "07_resume",
+        &[
+            "run Completed",
+            "user `plain` Completed",
+            "assistant `All done.` Completed",
+        ],
+    ),
+    (
+        "omp",
+        "01_basic",
+        &[
+            "run Completed",
+            "user `go [[script:p1]]` Completed",
+            "reasoning `Let me think.` Completed",
+            "assistant `I will write.` Completed",
+            "command `echo hi > out.txt; echo shown` exit None Completed",
+            "assistant `All done.` Completed",
+        ],
+    ),
+    (
+        "omp",
+        "02_abort",
+        &[
+            "run Interrupted",
+            "run Interrupted",
+            "user `go [[script:psl]]` Completed",
+            "assistant `word word word word word` Interrupted",
+            "interrupt Completed",
+            "user `s` Completed",
+        ],
+    ),
+    (
+        "omp",
+        "03_always_ask",
+        &[
+            "run Completed",
+            "user `go [[script:pask]]` Completed",
+            "command `touch asked.txt` exit None Completed",
+            "assistant `after` Completed",
+            "request Command answered approve",
+        ],
+    ),
+];
+
+#[test]
+fn labelled_recordings_come_to_what_was_read_by_hand() {
+    let mut wrong = Vec::new();
+    for (agent, name, lines) in LABELS {
+        let seen = outcome(&Replay::of(agent, name).stage);
+        if seen != *lines {
+            wrong.push(format!("{agent}/{name}: {seen:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
