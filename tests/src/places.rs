@@ -71,6 +71,18 @@ pub fn copilot() -> PathBuf {
     FOUND.get_or_init(find).clone()
 }
 
+/// The pinned pi, which Node runs: `PILOTHOUSE_PI`, else what `scripts/agents` has installed or now installs.
+pub fn pi() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    given("PILOTHOUSE_PI").unwrap_or_else(|| FOUND.get_or_init(|| pinned("pi")).clone())
+}
+
+/// The Node that pi needs: `PILOTHOUSE_NODE`, else what `scripts/agents` has installed or now installs.
+pub fn node() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    given("PILOTHOUSE_NODE").unwrap_or_else(|| FOUND.get_or_init(|| pinned("node")).clone())
+}
+
 /// Makes a home for an agent whose cache is shared by all of them.
 pub fn agent_home(home: &Path) {
     let cache = env::var_os("PILOTHOUSE_CACHE").filter(|path| !path.is_empty());

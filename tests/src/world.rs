@@ -14,15 +14,17 @@ use tempfile::TempDir;
 pub struct Setup {
     fakes: Vec<(String, Vec<String>)>,
     codex_arguments: Vec<String>,
-    acp: Vec<Acp>,
+    agents: Vec<Agent>,
+    sandboxes: Vec<String>,
     recordings: Vec<(String, PathBuf)>,
     state: Option<PathBuf>,
     program: Option<PathBuf>,
 }
 
-/// An agent that speaks ACP.
-struct Acp {
+/// An agent besides codex.
+struct Agent {
     name: String,
+    protocol: &'static str,
     command: Vec<String>,
     env: Vec<(String, String)>,
 }
@@ -50,9 +52,20 @@ impl Setup {
 
     /// Another agent, which speaks ACP: its command line and what is added to its environment. A `{port}` in a value is the
     /// scripted model's, and `{home}` a private directory.
-    pub fn acp(mut self, name: &str, command: &[&str], env: &[(&str, &str)]) -> Self {
-        self.acp.push(Acp {
+    pub fn acp(self, name: &str, command: &[&str], env: &[(&str, &str)]) -> Self {
+        self.agent("acp", name, command, env)
+    }
+
+    fn agent(
+        mut self,
+        protocol: &'static str,
+        name: &str,
+        command: &[&str],
+        env: &[(&str, &str)],
+    ) -> Self {
+        self.agents.push(Agent {
             name: name.to_owned(),
+            protocol,
             command: command.iter().map(|&word| word.to_owned()).collect(),
             env: env
                 .iter()
@@ -78,6 +91,20 @@ impl Setup {
                 ("COPILOT_OFFLINE", "true"),
             ],
         )
+    }
+
+    /// Real pi, as `pi`, against the scripted model. It asks, unless it is given sandboxes.
+    pub fn pi(mut self, sandboxes: &[&str]) -> Self {
+        self.sandboxes = sandboxes.iter().map(|&name| name.to_owned()).collect();
+        let (node, pi) = (places::node(), places::pi());
+        let (node, pi) = (node.to_string_lossy(), pi.to_string_lossy());
+        let command = [&*node, &*pi, "--provider", "local", "--model", "scripted"];
+        let env = [
+            ("HOME", "{home}"),
+            ("PI_OFFLINE", "1"),
+            ("PI_TELEMETRY", "0"),
+        ];
+        self.agent("pi", "pi", &command, &env)
     }
 
     /// A recording as an agent: a file of tests/recordings, played without pauses.
@@ -173,9 +200,16 @@ impl Setup {
                 path(file)
             );
         }
-        for agent in &self.acp {
+        for agent in &self.agents {
             let home = root.join(format!("home-of-{}", agent.name));
             places::agent_home(&home);
+            let mut more = String::new();
+            if agent.protocol == "pi" {
+                write_pi_home(&home, port);
+                if !self.sandboxes.is_empty() {
+                    more = format!("sandbox = [{}]\n", list(&self.sandboxes));
+                }
+            }
             let env: Vec<String> = agent
                 .env
                 .iter()
@@ -188,14 +222,28 @@ impl Setup {
                 .collect();
             let _ = write!(
                 out,
-                "\n[agents.{}]\nprotocol = \"acp\"\ncommand = [{}]\nenv = {{ {} }}\n",
+                "\n[agents.{}]\nprotocol = \"{}\"\ncommand = [{}]\n{more}env = {{ {} }}\n",
                 agent.name,
+                agent.protocol,
                 list(&agent.command),
                 env.join(", ")
             );
         }
         out
     }
+}
+
+/// What pi needs to find the scripted model.
+fn write_pi_home(home: &Path, port: u16) {
+    let agent = home.join(".pi/agent");
+    fs::create_dir_all(&agent).expect("a home for pi");
+    let models = serde_json::json!({"providers": {"local": {
+        "baseUrl": format!("http://127.0.0.1:{port}/v1"),
+        "api": "openai-completions",
+        "apiKey": "sk-local",
+        "models": [{"id": "scripted", "reasoning": true, "contextWindow": 128_000, "maxTokens": 8192}],
+    }}});
+    fs::write(agent.join("models.json"), models.to_string()).expect("models.json");
 }
 
 /// A running world. Dropped, it is gone: host first, so that its agents go with it.

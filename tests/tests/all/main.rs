@@ -16,6 +16,7 @@ mod crashes;
 mod cuts;
 mod demo;
 mod disks;
+mod pi;
 mod rebuild;
 mod replayed;
 mod stories;

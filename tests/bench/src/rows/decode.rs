@@ -1,5 +1,7 @@
 //! What an agent writes, decoded and ingested: frames of a recording, with as many deltas as a real answer has.
 
+mod pi;
+
 use super::Context;
 use crate::{
     fixture::SEED,
@@ -69,6 +71,11 @@ const FAMILIES: &[Family] = &[
         name: "acp",
         codec: acp_codec,
         stream: acp_stream,
+    },
+    Family {
+        name: "pi",
+        codec: pi::codec,
+        stream: pi::stream,
     },
 ];
 
@@ -173,6 +180,7 @@ fn thread(family: &str, session: &SessionContext) -> Result<MemoryThread> {
         family: family.to_owned(),
         modes: Mode::ALL.to_vec(),
         capabilities: capabilities.set(),
+        sandboxes: Vec::new(),
     };
     let policy = Policy {
         version: 1,
@@ -197,6 +205,7 @@ fn thread(family: &str, session: &SessionContext) -> Result<MemoryThread> {
                 model: None,
                 effort: None,
                 mode: Mode::Ask,
+                sandbox: None,
             },
         },
     };
@@ -213,7 +222,7 @@ fn thread(family: &str, session: &SessionContext) -> Result<MemoryThread> {
     };
     let mut tell = |place, kind| memory.provider(session, &ProviderEvent { place, kind });
     tell(NativePlace::default(), ready);
-    if family == "acp" {
+    if family != "codex" {
         // The answer to our call, which the ledger takes as this.
         let conversation = NativePlace {
             thread: Some(NativeId::from(SESSION)),
@@ -256,7 +265,7 @@ impl Decode for acp::Codec {
     }
 }
 
-/// The conversation of the ACP stream.
+/// The conversation of the streams whose agent is asked for one.
 const SESSION: &str = "sess-1";
 
 /// A codec that has opened its conversation.
