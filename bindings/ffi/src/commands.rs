@@ -5,6 +5,7 @@ use pilothouse_domain::{
     Answer, AttemptId, ContentHash, DispatchMode, HostId, ItemId, MessageId, Mode, OptionId,
     RequestId, RunId, ThreadId, WorkspaceId,
     command::{CommandBody, Notice, NoticeKind},
+    policy::Sandbox,
     request::QuestionReply,
     thread::{Attachment, Selection},
 };
@@ -115,6 +116,9 @@ pub struct Selection {
     pub effort: Option<String>,
     /// What the agent may do without asking.
     pub mode: Mode,
+    /// In what an agent runs that does not ask before it acts; `null` is the host's first, and of one that asks none.
+    #[uniffi(default = None)]
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Something attached to a message, by hash.

@@ -4,6 +4,7 @@ use pilothouse_domain::{
     AgentName, Answer, AttemptId, CommandId, ContentHash, DispatchMode, HostId, ItemId, MessageId,
     Mode, RequestId, RunId, RunStatus, Scope as Grant, ThreadId, WorkspaceId,
     event::HoldReason,
+    policy::Sandbox,
     request::{Question, RequestKind, RequestOption, RiskHint},
     row::WaitingCounts,
     run::BlockedOn,
@@ -48,6 +49,9 @@ pub struct AgentRow {
     pub family: String,
     /// Modes it can be given.
     pub modes: Vec<Mode>,
+    /// For one that does not ask before it acts: in what it may run, the usual one first.
+    #[uniffi(default = [])]
+    pub sandboxes: Vec<Sandbox>,
 }
 
 /// How the link to a host stands.
@@ -271,6 +275,8 @@ pub struct ThreadRow {
     pub agent: AgentName,
     /// What the agent may do without asking.
     pub mode: Mode,
+    /// Its agent does not ask before it acts, and runs in this; `null` for one that asks.
+    pub sandbox: Option<Sandbox>,
     /// Status of the run being worked on.
     pub status: Option<RunStatus>,
     /// What that run waits for.
@@ -310,6 +316,7 @@ impl From<pilothouse_engine::ThreadRow> for ThreadRow {
             workspace: summary.workspace,
             agent: summary.agent,
             mode: summary.mode,
+            sandbox: summary.sandbox,
             status: summary.active.map(|active| active.status),
             blocked_on: summary
                 .active

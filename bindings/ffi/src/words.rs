@@ -4,6 +4,7 @@ use pilothouse_domain::{
     DispatchMode, ItemStatus, Mode, RunId, RunStatus, Scope as Grant,
     event::HoldReason,
     item::{FileAction, TodoStatus},
+    policy::Sandbox,
     request::{LostReason, OptionEffect, RequestKind, RiskHint},
     run::{BlockedOn, ErrorCode},
 };
@@ -20,6 +21,15 @@ pub enum Mode {
     AutoEdit,
     /// Everything, without asking.
     FullAccess,
+}
+
+/// In what an agent runs that does not ask before it acts.
+#[uniffi::remote(Enum)]
+pub enum Sandbox {
+    /// bubblewrap: it can write the workspace only, and sees nothing of the person's other files.
+    Bwrap,
+    /// None: it can do everything that the person can.
+    None,
 }
 
 /// What a device may do on a host.

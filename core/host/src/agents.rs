@@ -317,6 +317,9 @@ fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
         let (Some(path), Some(adapter)) = (found, registry::family(family)) else {
             continue;
         };
+        if !is_its_package(name, &path) {
+            continue;
+        }
         let mut command = vec![path.to_string_lossy().into_owned()];
         command.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let protocol = (*family).to_owned();
@@ -335,6 +338,12 @@ fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
         places.insert((*name).to_owned(), path);
     }
     (agents, places)
+}
+
+/// Whether a program is the agent's of that name. Others have called a program `pi`, too.
+fn is_its_package(name: &str, program: &Path) -> bool {
+    let real = || program.canonicalize().unwrap_or_default();
+    name != "pi" || real().to_string_lossy().contains("/pi-coding-agent/")
 }
 
 /// Where a program is: itself if it is a path, else the first of that name in `path`.

@@ -371,8 +371,15 @@ impl Codec {
         let success = frame.get("success") == Some(&Value::Bool(true));
         let Some((id, call)) = id.and_then(|id| Some((id, self.calls.get(&id)?.clone()))) else {
             let error = text_or_empty(frame, "error");
-            // A prompt that was heard of before it was acknowledged.
-            if success && text_of(frame, "command").as_deref() == Some("prompt") {
+            // A prompt that was heard of before it was acknowledged: a command of an extension that asked something.
+            let ours = self
+                .turn
+                .as_ref()
+                .is_some_and(|turn| turn.prompt == id && id.is_some());
+            if success && ours {
+                if frame.pointer("/data/disposition") == Some(&json!("handled")) {
+                    self.handled(out);
+                }
                 return;
             }
             let command = cut(&text_or_empty(frame, "command"), 120);
@@ -484,9 +491,7 @@ impl Codec {
             self.unknown(format!("{method} that cannot be answered"), raw, out);
             return;
         };
-        if self.running && self.turn.is_none() {
-            self.ensure_turn(out);
-        }
+        self.ensure_turn(out);
         let place = self.place();
         if self.requests.is_full() {
             let line = outgoing::response_line(&id, outgoing::dismissed());

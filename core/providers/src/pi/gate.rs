@@ -1,7 +1,6 @@
 //! Our permission gate: an extension that makes pi ask (decision 016).
 //!
-//! pi loads it from a file (`-e`), which is written anew for each life of its process into a directory that only this user
-//! can enter, and taken away when the process is done with.
+//! pi loads it from a file (`-e`), which is written anew for each life of its process where only this user can write.
 
 use crate::rpc::frames::{cut, json, text_of};
 use pilothouse_domain::Mode;
@@ -47,31 +46,38 @@ pub(super) fn is_command(text: &str) -> bool {
     text.trim_start().starts_with(&format!("/{NAME}"))
 }
 
-/// The extension as a file; it goes with this value.
+/// The extension as a file.
 #[derive(Debug)]
 pub(super) struct GateFile {
-    dir: PathBuf,
     file: PathBuf,
+    /// A directory that was made for it alone and goes with this value.
+    own: Option<PathBuf>,
 }
 
 impl GateFile {
-    /// Writes it. `life` names this life of the process and no other.
+    /// Writes it beside `neighbour`, a file of the host's own, where all lives share it and each writes it anew; without
+    /// one, into a directory of its own. `life` names this life of the process and no other.
     ///
     /// # Errors
     /// What the system says if there is no room, or something is there already.
-    pub(super) fn write(life: &str) -> io::Result<Self> {
-        let dir = std::env::temp_dir().join(format!("{NAME}-{life}"));
-        // Fails where somebody has put anything there.
-        fs::DirBuilder::new().mode(0o700).create(&dir)?;
-        let file = dir.join("gate.js");
-        let written = Self { dir, file };
-        fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o400)
-            .open(&written.file)?
-            .write_all(SOURCE.as_bytes())?;
-        Ok(written)
+    pub(super) fn write(life: &str, neighbour: Option<&Path>) -> io::Result<Self> {
+        let Some(dir) = neighbour.and_then(Path::parent) else {
+            let dir = std::env::temp_dir().join(format!("{NAME}-{life}"));
+            // Fails where somebody has put anything there.
+            fs::DirBuilder::new().mode(0o700).create(&dir)?;
+            let written = Self {
+                file: dir.join("gate.js"),
+                own: Some(dir),
+            };
+            fill(&written.file)?;
+            return Ok(written);
+        };
+        let file = dir.join(format!("{NAME}.js"));
+        let fresh = dir.join(format!("{NAME}-{life}.js"));
+        let _ = fs::remove_file(&fresh);
+        fill(&fresh)?;
+        fs::rename(&fresh, &file)?;
+        Ok(Self { file, own: None })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -79,9 +85,48 @@ impl GateFile {
     }
 }
 
+fn fill(file: &Path) -> io::Result<()> {
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o400)
+        .open(file)?
+        .write_all(SOURCE.as_bytes())
+}
+
 impl Drop for GateFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.file);
-        let _ = fs::remove_dir(&self.dir);
+        if let Some(dir) = &self.own {
+            let _ = fs::remove_file(&self.file);
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beside_a_file_of_the_host_it_is_written_anew_and_elsewhere_it_goes_with_its_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("1.pid");
+        let first = GateFile::write("a", Some(&pid)).unwrap();
+        let file = first.path().to_owned();
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "something else").unwrap();
+        drop(first);
+        let second = GateFile::write("b", Some(&pid)).unwrap();
+        assert_eq!(second.path(), file);
+        assert_eq!(fs::read_to_string(&file).unwrap(), SOURCE);
+        let life = format!("test-{}", std::process::id());
+        let alone = GateFile::write(&life, None).unwrap();
+        let (file, again) = (alone.path().to_owned(), GateFile::write(&life, None));
+        assert!(
+            file.is_file() && again.is_err(),
+            "what is there is not used"
+        );
+        drop(alone);
+        assert!(!file.exists());
     }
 }

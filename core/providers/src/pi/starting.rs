@@ -43,9 +43,11 @@ pub(super) async fn start(
     let mut file = None;
     match (launch.sandbox, dialect) {
         (None, Dialect::Pi) => {
-            let written = GateFile::write(&life).map_err(|error| StartError::Unconfined {
-                agent: launch.agent.clone(),
-                problem: format!("its permission gate cannot be written: {error}"),
+            let written = GateFile::write(&life, launch.pid_file.as_deref()).map_err(|error| {
+                StartError::Unconfined {
+                    agent: launch.agent.clone(),
+                    problem: format!("its permission gate cannot be written: {error}"),
+                }
             })?;
             words.push("-e".to_owned());
             words.push(written.path().to_string_lossy().into_owned());

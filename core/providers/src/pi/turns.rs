@@ -21,6 +21,8 @@ const WORDS: usize = 4 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct Turn {
     pub(super) id: NativeId,
+    /// The prompt of ours that began it.
+    pub(super) prompt: Option<u64>,
     /// It was asked to stop.
     pub(super) stopping: bool,
     /// Why the last answer of the model ended.
@@ -90,9 +92,9 @@ impl Codec {
         if self.turn.is_some() {
             return;
         }
-        self.running = true;
         self.turn = Some(Turn {
             id: id.clone(),
+            prompt: self.starting,
             stopping: false,
             stop: Stop::Well,
             usage: Usage::default(),
@@ -109,11 +111,11 @@ impl Codec {
         }
     }
 
-    /// A message was a command of an extension: it is done, without a turn of the agent's.
+    /// A message was a command of an extension: it is done, without a turn of the agent's unless the command began one.
     pub(super) fn handled(&mut self, out: &mut Vec<Received>) {
-        let was_running = self.running;
         self.ensure_turn(out);
-        if let Some(sent) = self.sent.pop_front() {
+        let at = self.sent.iter().position(|sent| sent.begins_turn);
+        if let Some(sent) = at.and_then(|at| self.sent.remove(at)) {
             let item = self.mint("message");
             let kind = ProviderEventKind::ItemClosed {
                 item,
@@ -123,11 +125,11 @@ impl Codec {
                     text: Body::inline(sent.text),
                     attachments: Vec::new(),
                 },
-                client_id: Some(sent.client_id),
+                client_id: Some(sent.client_id).filter(|id| !id.is_empty()),
             };
             event(out, self.place(), kind);
         }
-        if !was_running {
+        if !self.running {
             self.settled(false, out);
         }
     }
@@ -138,7 +140,6 @@ impl Codec {
         if self.starting.is_some() && self.turn.is_none() {
             // It began and ended without a message.
             self.ensure_turn(out);
-            self.running = false;
         }
         self.hush(ItemStatus::Unfinished, out);
         let Some(turn) = self.turn.as_ref() else {

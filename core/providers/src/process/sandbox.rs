@@ -90,10 +90,13 @@ const PASSED: &[&str] = &[
 const PASSED_BEGINNINGS: &[&str] = &["LC_", "PI_"];
 const PASSED_ENDS: &[&str] = &["_API_KEY"];
 
+/// Entries of a directory of settings that it is given.
+const ENTRIES: usize = 1024;
+
 /// What an agent needs besides its workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Needs {
-    /// Directories of its settings, read-only.
+    /// Directories of its settings: what is there is read-only, what is added goes with the process.
     pub(crate) settings: Vec<PathBuf>,
     /// Directories of what it keeps, writable; made if they are not there.
     pub(crate) kept: Vec<PathBuf>,
@@ -179,7 +182,12 @@ pub(crate) fn bwrap(launch: &Launch, needs: &Needs) -> Result<Vec<String>, Sandb
         words.bind("--ro-bind-try", &dir);
     }
     for dir in &needs.settings {
-        words.bind("--ro-bind-try", dir);
+        // What it adds there, such as files of locks, goes with the process.
+        words.pair("--tmpfs", &dir.to_string_lossy());
+        let entries = std::fs::read_dir(dir).map_err(|error| place(dir, &error))?;
+        for entry in entries.take(ENTRIES).flatten() {
+            words.bind("--ro-bind-try", &entry.path());
+        }
     }
     for dir in needs.kept.iter().chain([&workspace]) {
         words.bind("--bind", dir);

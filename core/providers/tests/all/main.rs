@@ -21,6 +21,7 @@ mod labels;
 mod misbehaving;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;
+mod pi_dialogs;
 mod pi_hostile;
 mod pi_misbehaving;
 mod pi_real;
