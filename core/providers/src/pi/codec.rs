@@ -421,7 +421,22 @@ impl Codec {
         out: &mut Vec<Received>,
     ) {
         match (&reply, call) {
-            (Ok(Reply::State(state)), _) => self.loaded(state, out),
+            (Ok(Reply::State(state)), _) => {
+                let home = NativeId(state.session.clone());
+                if self.home.as_ref() != Some(&home) {
+                    self.home = Some(home);
+                    self.last = None;
+                }
+                self.state = (**state).clone();
+                if let Call::Opened = call {
+                    event(out, self.place(), ProviderEventKind::ThreadBound);
+                }
+            }
+            // Another session is loaded: which, only its state tells.
+            (Ok(Reply::Done), Call::Switch { .. } | Call::Clone | Call::Fork { .. }) => {
+                self.home = None;
+                self.last = None;
+            }
             (Err(_), Call::Prompt { client_id, .. } | Call::Steer { client_id, .. }) => {
                 self.sent.retain(|sent| sent.client_id != *client_id);
                 if self.starting == Some(id) {
@@ -431,18 +446,6 @@ impl Codec {
             _ => {}
         }
         out.push(Received::Reply { call: id, reply });
-    }
-
-    /// A session is loaded.
-    fn loaded(&mut self, state: &State, out: &mut Vec<Received>) {
-        let home = NativeId(state.session.clone());
-        let is_new = self.home.as_ref() != Some(&home);
-        self.state = state.clone();
-        if is_new {
-            self.home = Some(home);
-            self.last = None;
-            event(out, self.place(), ProviderEventKind::ThreadBound);
-        }
     }
 
     /// The turn of the prompt that waits for one has begun.

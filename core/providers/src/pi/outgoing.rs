@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 pub enum Call {
     /// What the session is and is set to.
     State,
+    /// The same, of the session that is our conversation from now on.
+    Opened,
     /// Starts a turn; answered when its message is heard of.
     Prompt {
         /// Our message's id.
@@ -74,7 +76,7 @@ impl Call {
     /// Its name.
     pub fn method(&self) -> &str {
         match self {
-            Self::State => "get_state",
+            Self::State | Self::Opened => "get_state",
             Self::Prompt { .. } | Self::Command { .. } => "prompt",
             Self::Steer { .. } => "steer",
             Self::ClearQueue => "clear_queue",

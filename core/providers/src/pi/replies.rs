@@ -142,7 +142,7 @@ pub(super) fn read(call: &Call, home: Option<&NativeId>, data: &Value) -> Result
         return Ok(Reply::Prevented);
     }
     match call {
-        Call::State => state(data)
+        Call::State | Call::Opened => state(data)
             .map(|state| Reply::State(Box::new(state)))
             .ok_or_else(unreadable),
         Call::Models => Ok(Reply::Models(

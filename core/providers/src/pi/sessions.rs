@@ -13,8 +13,8 @@ use pilothouse_domain::{NativeId, run::ErrorCode, thread::Selection};
 use std::path::Path;
 
 impl PiRuntime {
-    /// Loads the session of a file, if it is not the one that is loaded.
-    async fn load(&self, thread: &NativeId) -> Result<(), OpenError> {
+    /// Has pi load the session of a file, if that is not loaded. Nobody is told before its state is asked for.
+    async fn switch(&self, thread: &NativeId) -> Result<(), OpenError> {
         if lock(&self.session.codec).home() == Some(thread) {
             return Ok(());
         }
@@ -28,17 +28,16 @@ impl PiRuntime {
         match self.call(Call::Switch { file }).await {
             Ok(Reply::Prevented) => {
                 let error = refused(ErrorCode::Resume, "an extension of pi prevented it");
-                return Err(OpenError::Refused { error });
+                Err(OpenError::Refused { error })
             }
-            Ok(_) => {}
-            Err(error) => return Err(open_error(error, ErrorCode::Resume)),
+            Ok(_) => Ok(()),
+            Err(error) => Err(open_error(error, ErrorCode::Resume)),
         }
-        self.home().await.map(|_| ())
     }
 
     /// The session that is loaded, asked for now.
-    async fn home(&self) -> Result<NativeId, OpenError> {
-        match self.call(Call::State).await {
+    async fn state(&self, call: Call) -> Result<NativeId, OpenError> {
+        match self.call(call).await {
             Ok(Reply::State(state)) => Ok(NativeId(state.session)),
             Ok(_) => {
                 let error = refused(ErrorCode::Protocol, "pi does not say which session it has");
@@ -71,7 +70,9 @@ impl PiRuntime {
         self.check_place(&open.cwd)?;
         let _starting = self.starting.lock().await;
         if let Some(thread) = &open.resume {
-            self.load(thread).await?;
+            self.switch(thread).await?;
+            // What it is set to decides what has to be set.
+            self.state(Call::State).await?;
         }
         self.chosen(&open.selection).await
     }
@@ -81,13 +82,13 @@ impl PiRuntime {
         self.select(selection)
             .await
             .map_err(|error| open_error(error, ErrorCode::Start))?;
-        self.home().await
+        self.state(Call::Opened).await
     }
 
     pub(super) async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
         self.check_place(&fork.cwd)?;
         let _starting = self.starting.lock().await;
-        self.load(&fork.source).await?;
+        self.switch(&fork.source).await?;
         let whole = Call::Clone;
         let call = match &fork.through {
             None => whole,
@@ -116,7 +117,7 @@ impl PiRuntime {
             Ok(_) => {}
             Err(error) => return Err(open_error(error, ErrorCode::Start)),
         }
-        let copy = self.home().await?;
+        let copy = self.state(Call::State).await?;
         if copy == fork.source {
             let error = refused(ErrorCode::Protocol, "pi made no copy");
             return Err(OpenError::Refused { error });

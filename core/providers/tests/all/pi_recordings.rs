@@ -102,7 +102,8 @@ impl Replay {
         let client_id = String::new();
         let name = frame["type"].as_str().unwrap();
         let call = match name {
-            "get_state" => Call::State,
+            "get_state" => Call::Opened,
+            "prompt" if text.starts_with("/pilothouse-gate") => Call::Command { text },
             // A second prompt while one goes on is never sent by us.
             "prompt" if !self.codec.is_busy() => {
                 if let Some(send) = self
@@ -150,10 +151,27 @@ impl Replay {
                 }],
             })
         });
-        let answer = chosen.chain(replied).find(|answer| {
-            let line = self.codec.clone().answer(&request, answer);
-            line.is_ok_and(|line| serde_json::from_slice::<Value>(&line).unwrap() == *frame)
+        let given = frame["value"].as_str().unwrap_or_default();
+        let typed = subject.questions.iter().map(|question| Answer::Reply {
+            replies: vec![QuestionReply {
+                question: question.id.clone(),
+                chosen: Vec::new(),
+                text: Some(given.to_owned()),
+            }],
         });
+        let reason = serde_json::from_str::<Value>(given).unwrap_or_default();
+        let noted = subject.options.iter().map(|option| Answer::Choose {
+            option: option.id.clone(),
+            note: reason["reason"].as_str().map(str::to_owned),
+        });
+        let answer = chosen
+            .chain(replied)
+            .chain(typed)
+            .chain(noted)
+            .find(|answer| {
+                let line = self.codec.clone().answer(&request, answer);
+                line.is_ok_and(|line| serde_json::from_slice::<Value>(&line).unwrap() == *frame)
+            });
         let answer = answer.expect("every answer was one that is offered");
         self.codec.answer(&request, &answer).unwrap();
         self.stage
