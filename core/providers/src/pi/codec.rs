@@ -490,6 +490,11 @@ impl Codec {
             .get("id")
             .filter(|id| id.is_string() || id.is_number());
         let (Some(id), Some(home)) = (id.cloned(), self.home.clone()) else {
+            // Between two sessions there is nobody whom it could be shown to.
+            if let Some(id) = id {
+                let line = outgoing::response_line(id, outgoing::dismissed());
+                out.push(Received::Send(line));
+            }
             let raw = cut(&frame.to_string(), RAW_LIMIT);
             self.unknown(format!("{method} that cannot be answered"), raw, out);
             return;
