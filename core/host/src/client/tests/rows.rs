@@ -55,6 +55,7 @@ pub(super) fn host(link: LinkState) -> HostRow {
             name: AgentName::from("codex"),
             family: "codex".to_owned(),
             modes: vec![Mode::ReadOnly, Mode::Ask],
+            sandboxes: Vec::new(),
         }],
         workspaces: vec![WorkspaceId::from("app")],
         default_mode: Mode::Ask,
