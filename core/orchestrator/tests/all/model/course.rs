@@ -90,6 +90,7 @@ impl<'a> Course<'a> {
                     4 => Mode::ReadOnly,
                     _ => Mode::Ask,
                 },
+                sandbox: None,
             },
         }
     }
