@@ -14,7 +14,7 @@ use super::{
 };
 use crate::rpc::{
     self, Peer,
-    asked::{AnswerProblem, Requests, request_id},
+    asked::{AnswerProblem, Requests, is_bounded, request_id},
     event,
     frames::{FRAME_LIMIT, Lines, RAW_LIMIT, cut, head, text_of, text_or_empty},
 };
@@ -488,10 +488,10 @@ impl Codec {
         }
         let id = frame
             .get("id")
-            .filter(|id| id.is_string() || id.is_number());
+            .filter(|id| (id.is_string() || id.is_number()) && is_bounded(id));
         let (Some(id), Some(home)) = (id.cloned(), self.home.clone()) else {
             // Between two sessions there is nobody whom it could be shown to.
-            if let Some(id) = id {
+            if let Some(id) = frame.get("id").filter(|id| !id.is_null()) {
                 let line = outgoing::response_line(id, outgoing::dismissed());
                 out.push(Received::Send(line));
             }

@@ -223,7 +223,7 @@ fn permission(home: &NativeId, frame: &Value, tools: &mut Tools) -> Asked {
     };
     let mut rest = input.clone();
     let (kind, session) = match tool.as_str() {
-        "bash" | "powershell" => {
+        tool if tools::is_shell(tool) => {
             subject.command = text_of(input, "command").and_then(|text| whole.text(text));
             subject.incomplete = subject.command.is_none();
             remove(&mut rest, &["command"]);

@@ -1,8 +1,9 @@
 //! What pi and omp can do as measured (docs/agents-probes.md, section 9).
 
+use crate::rpc::facts;
 use pilothouse_domain::{
     Capabilities, CapabilityFlag, CapabilityValue,
-    capability::{Detail, Fact, Source, Strength},
+    capability::{Fact, Source},
 };
 use serde_json::Value;
 use std::sync::OnceLock;
@@ -93,34 +94,7 @@ pub(super) fn asks(
 fn learn(known: &mut Capabilities, dialect: Dialect) {
     let facts = &table()["dialects"][dialect.name()]["facts"];
     let observed_at = table()["observed_at"].as_str().unwrap_or_default();
-    for &flag in CapabilityFlag::ALL {
-        let strength = |strength| Some(Detail::Strength(strength));
-        let (value, detail) = match facts[flag.name()].as_str() {
-            Some("yes") => (CapabilityValue::Yes, None),
-            Some("no") => (CapabilityValue::No, None),
-            Some("strong") => (CapabilityValue::Yes, strength(Strength::Strong)),
-            Some("weak") => (CapabilityValue::Yes, strength(Strength::Weak)),
-            Some("none") => {
-                let survives = Detail::Survives {
-                    client_loss: false,
-                    runtime_loss: false,
-                };
-                (CapabilityValue::No, Some(survives))
-            }
-            Some("unknown") => (CapabilityValue::Unknown, None),
-            _ => continue,
-        };
-        known.learn(
-            flag,
-            Fact {
-                value,
-                detail,
-                source: Source::Profile,
-                version: dialect.measured_version().to_owned(),
-                observed_at: observed_at.to_owned(),
-            },
-        );
-    }
+    facts::learn(known, facts, dialect.measured_version(), observed_at);
 }
 
 #[cfg(test)]

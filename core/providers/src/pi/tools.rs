@@ -150,7 +150,7 @@ impl Tools {
     /// Takes all calls of a turn out; gives those that were begun and not ended.
     pub(super) fn leave_open(&mut self) -> Vec<(NativeId, ItemContent)> {
         let mut left = Vec::new();
-        while let Some(tool) = self.0.pop_oldest() {
+        while let Some((_, tool)) = self.0.pop_oldest() {
             if tool.opened && !tool.ended {
                 let content = tool.content(None, None);
                 left.push((tool.item, content));
@@ -158,6 +158,11 @@ impl Tools {
         }
         left
     }
+}
+
+/// Whether a tool runs commands.
+pub(super) fn is_shell(name: &str) -> bool {
+    matches!(name, "bash" | "powershell")
 }
 
 /// What a call is as an item. Without a result it is what it is while it goes on.
@@ -169,7 +174,7 @@ fn content_of(
 ) -> ItemContent {
     let output = result.map(output).unwrap_or_default();
     match name {
-        "bash" | "powershell" => ItemContent::Command {
+        name if is_shell(name) => ItemContent::Command {
             command: text_or_empty(args, "command"),
             cwd: text_or_empty(args, "cwd"),
             output: Body::inline(output),
@@ -206,10 +211,10 @@ pub(super) fn change(name: &str, args: &Value) -> Option<FileChange> {
     let (action, diff) = if name == "write" {
         (FileAction::Add, text_of(args, "content")?)
     } else {
-        let mut pieces = Vec::new();
+        let (mut pieces, mut cells) = (Vec::new(), diff::CELLS);
         for edit in list(args, "edits").iter().chain([args]) {
             if let (Some(old), Some(new)) = (text_of(edit, "oldText"), text_of(edit, "newText")) {
-                pieces.push(diff::unified(&old, &new));
+                pieces.push(diff::unified(&old, &new, &mut cells));
             }
         }
         if pieces.is_empty() {
@@ -314,10 +319,10 @@ impl Codec {
         let Some(tool) = self.tools.0.get_mut(&call) else {
             return;
         };
-        let shape = tool.content(None, None);
-        if let ItemContent::Command { .. } = shape
+        if is_shell(&tool.name)
             && let Some(more) = tool.growth.more(&text)
         {
+            let shape = tool.content(None, None);
             let kind = ProviderEventKind::ItemAppended {
                 item: tool.item.clone(),
                 text: more,

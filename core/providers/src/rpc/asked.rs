@@ -118,11 +118,6 @@ impl Requests {
             .any(|pending| !pending.answered && pending.place.home() == place.home())
     }
 
-    /// One that waits.
-    pub(crate) fn get(&self, request: &NativeId) -> Option<&Pending> {
-        self.pending.get(request)
-    }
-
     /// All of them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&NativeId, &mut Pending)> {
         self.pending.iter_mut()
