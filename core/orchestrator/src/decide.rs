@@ -4,6 +4,7 @@
 use crate::{
     Decision, LookupKeys, Lookups, Verdict,
     answer::{self, check_message},
+    choose::chosen,
     degrade::{self, Feature, Service, running_tools},
     draft::{Draft, Start, StartIds},
 };
@@ -14,7 +15,6 @@ use pilothouse_domain::{
     event::{HoldReason, QueuePlace},
     item::Body,
     limits,
-    policy::{AgentPolicy, Sandbox},
     refusal::StaleWhat,
     run::{AttemptReason, Origin},
     state::{ActiveRun, Cap},
@@ -100,28 +100,6 @@ pub(crate) fn invalid(field: &str, problem: impl Into<String>) -> Refusal {
     }
 }
 
-/// In what a thread's agent runs: what it names of what the host allows, or the first of that. Only for an agent that does
-/// not ask.
-fn sandbox(agent: &AgentPolicy, selection: &Selection) -> Result<Option<Sandbox>, Refusal> {
-    let Some(wanted) = selection.sandbox else {
-        return Ok(agent.sandboxes.first().copied());
-    };
-    if agent.sandboxes.contains(&wanted) {
-        return Ok(Some(wanted));
-    }
-    let name = &selection.agent;
-    let problem = if agent.sandboxes.is_empty() {
-        format!("agent `{name}` asks before it acts and runs in none")
-    } else {
-        let allowed: Vec<_> = agent.sandboxes.iter().map(|one| one.name()).collect();
-        format!(
-            "the host lets agent `{name}` run in {} only",
-            allowed.join(", ")
-        )
-    };
-    Err(invalid("sandbox", problem))
-}
-
 impl Deciding<'_> {
     fn create(
         &mut self,
@@ -157,21 +135,12 @@ impl Deciding<'_> {
                 known: self.policy.workspaces.clone(),
             });
         }
-        if !agent.modes.contains(&selection.mode) {
-            return Err(Refusal::UnsupportedMode {
-                agent: selection.agent.clone(),
-                mode: selection.mode,
-            });
-        }
-        let sandbox = sandbox(agent, selection)?;
+        let selection = chosen(agent, selection)?;
         self.draft.emit(Event::ThreadCreated {
             thread,
             title: title.to_owned(),
             workspace: workspace.clone(),
-            selection: Selection {
-                sandbox,
-                ..selection.clone()
-            },
+            selection,
             lineage: None,
             actor: self.actor,
         });

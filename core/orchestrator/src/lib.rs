@@ -9,6 +9,7 @@ mod affordances;
 mod answer;
 mod apply;
 mod assess;
+mod choose;
 mod decide;
 pub mod degrade;
 mod draft;

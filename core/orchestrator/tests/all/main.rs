@@ -17,5 +17,6 @@ mod lifecycle;
 mod loss;
 mod model;
 mod properties;
+mod sandboxes;
 mod steering;
 mod world;

@@ -1,0 +1,37 @@
+//! What a new thread runs on, as it asks for it and the host allows it.
+
+use crate::decide::invalid;
+use pilothouse_domain::{Refusal, policy::AgentPolicy, thread::Selection};
+
+/// The selection of a new thread. Of an agent that does not ask, it holds in which sandbox it runs: the one it names, or the
+/// first that the host allows.
+pub(crate) fn chosen(agent: &AgentPolicy, selection: &Selection) -> Result<Selection, Refusal> {
+    let name = &selection.agent;
+    if !agent.modes.contains(&selection.mode) {
+        return Err(Refusal::UnsupportedMode {
+            agent: name.clone(),
+            mode: selection.mode,
+        });
+    }
+    let allowed = &agent.sandboxes;
+    let sandbox = match selection.sandbox {
+        None => allowed.first().copied(),
+        Some(wanted) if allowed.contains(&wanted) => Some(wanted),
+        Some(_) if allowed.is_empty() => {
+            let problem = format!("agent `{name}` asks before it acts and runs in none");
+            return Err(invalid("sandbox", problem));
+        }
+        Some(_) => {
+            let names: Vec<_> = allowed.iter().map(|one| one.name()).collect();
+            let problem = format!(
+                "the host lets agent `{name}` run in {} only",
+                names.join(", ")
+            );
+            return Err(invalid("sandbox", problem));
+        }
+    };
+    Ok(Selection {
+        sandbox,
+        ..selection.clone()
+    })
+}
