@@ -110,8 +110,8 @@ fn a_wrong_value_is_answered_with_its_line_and_what_is_expected() {
             "line 1: [agents.a] has no `protocol`",
         ),
         (
-            "[agents.a]\ncommand = [\"x\"]\nprotocol = \"pi\"",
-            "line 3: protocol `pi` is not supported by this version, which speaks `codex`, `acp`",
+            "[agents.a]\ncommand = [\"x\"]\nprotocol = \"openclaw\"",
+            "line 3: protocol `openclaw` is not supported by this version, which speaks `codex`, `acp`",
         ),
         (
             "[agents.a]\nprotocol = \"acp\"\ncommand = [\"x\"]\nmodes = { aks = \"default\" }",
