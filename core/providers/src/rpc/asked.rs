@@ -119,6 +119,11 @@ impl Requests {
     }
 
     /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&NativeId, &Pending)> {
+        self.pending.iter()
+    }
+
+    /// All of them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&NativeId, &mut Pending)> {
         self.pending.iter_mut()
     }
