@@ -311,15 +311,15 @@ impl Lane {
 
     async fn send(&self, plan: SendPlan) -> Done {
         let agent = &plan.selection.agent;
+        let known = plan.conversation.as_ref();
+        let opens = OpenThread {
+            resume: known.map(|known| known.native.clone()),
+            cwd: plan.cwd.clone(),
+            selection: plan.selection.clone(),
+        };
         let running = match self
             .runtimes
-            .ensure(
-                agent,
-                &plan.workspace,
-                &plan.cwd,
-                self.thread,
-                plan.selection.sandbox,
-            )
+            .ensure(agent, &plan.workspace, self.thread, opens)
             .await
         {
             Ok(running) => running,

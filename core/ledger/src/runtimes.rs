@@ -4,10 +4,10 @@ use crate::{config::AgentSpec, forward::Forward, writer::Job};
 use futures_util::future::join_all;
 use pilothouse_domain::{
     AgentName, Incarnation, NativeId, ProviderEvent, ProviderEventKind, ThreadId, WorkspaceId,
-    policy::Sandbox, provider_event::NativePlace,
+    provider_event::NativePlace,
 };
 use pilothouse_providers::contract::{
-    AgentRuntime, EventSender, Launch, ProcessSharing, StartError,
+    AgentRuntime, EventSender, Launch, OpenThread, ProcessSharing, StartError,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -114,9 +114,8 @@ impl Runtimes {
         &self,
         agent: &AgentName,
         workspace: &WorkspaceId,
-        cwd: &std::path::Path,
         thread: ThreadId,
-        sandbox: Option<Sandbox>,
+        opens: OpenThread,
     ) -> Result<Arc<Running>, StartError> {
         let Some(spec) = self.agents.get(agent) else {
             return Err(StartError::Spawn {
@@ -160,9 +159,10 @@ impl Runtimes {
             command: spec.command.clone(),
             env: spec.env.clone(),
             modes: spec.modes.clone(),
-            cwd: spec.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
+            cwd: spec.cwd.clone().unwrap_or_else(|| opens.cwd.clone()),
             wrapper: self.wrapper.clone(),
-            sandbox,
+            sandbox: opens.selection.sandbox,
+            opens: (sharing == ProcessSharing::PerThread).then_some(opens),
             pid_file: Some(self.pid_dir.join(format!("{incarnation}.pid"))),
         };
         let runtime = match start(spec, launch, events).await {

@@ -77,6 +77,9 @@ pub struct Launch {
     /// In what an agent is to run that does not ask before it acts, as its thread chose; `None` for one that is to ask. Of
     /// families whose agents ask by themselves it is `None`.
     pub sandbox: Option<Sandbox>,
+    /// The conversation that the process is started for, where one serves a single thread: some agents are told which, and
+    /// some of how it is to work, only when they are started. [`AgentRuntime::open_thread`] follows with the same.
+    pub opens: Option<OpenThread>,
     /// Where the driver writes the agent's process id, so that a restarted host can kill it before it reconciles.
     pub pid_file: Option<PathBuf>,
 }

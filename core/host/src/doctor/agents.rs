@@ -46,6 +46,8 @@ pub(super) fn checks(agent: &Agent, probe: &Probe) -> Vec<DoctorCheck> {
         SignIn::Missing(found) => {
             let how = if program.ends_with("codex") {
                 format!("run `{program} login`")
+            } else if program.ends_with("claude") {
+                format!("run `{program}` and use /login")
             } else {
                 "sign in".to_owned()
             };
@@ -104,6 +106,7 @@ pub(super) async fn handshake(agent: &Agent, probe: &Probe, cwd: &Path, deep: bo
         cwd: agent.config.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
         wrapper: wrapper(),
         sandbox: agent.config.sandboxes.first().copied(),
+        opens: None,
         pid_file: None,
     };
     let step = "start it in a terminal to see what is wrong";

@@ -95,11 +95,12 @@ impl Model {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    fn ask(&self, method: &str, path: &str) -> String {
+    fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
         )
         .unwrap();
         let mut answer = String::new();
@@ -109,7 +110,12 @@ impl Model {
 
     /// Lets the steps that hold this name go on.
     pub(crate) fn release(&self, name: &str) {
-        self.ask("PUT", &format!("/_release/{name}"));
+        self.ask("PUT", &format!("/_release/{name}"), "");
+    }
+
+    /// Registers a script.
+    pub(crate) fn script(&self, name: &str, steps: &Value) {
+        self.ask("PUT", &format!("/_script/{name}"), &steps.to_string());
     }
 }
 
@@ -141,6 +147,7 @@ pub(crate) fn launch(command: &[&str], cwd: &Path) -> Launch {
         cwd: cwd.to_owned(),
         wrapper: Vec::new(),
         sandbox: None,
+        opens: None,
         pid_file: None,
     }
 }
