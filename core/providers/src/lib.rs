@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acp;
+pub mod claude;
 pub mod codex;
 pub mod contract;
 pub mod pi;

@@ -1,7 +1,8 @@
 //! The families that this build knows.
 
 use crate::{
-    acp::AcpAdapter, codex::CodexAdapter, contract::ProviderAdapter, pi::PiAdapter,
+    acp::AcpAdapter, claude::ClaudeAdapter, codex::CodexAdapter, contract::ProviderAdapter,
+    pi::PiAdapter,
     replay::ReplayAdapter,
 };
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub const REPLAY: &str = "replay";
 pub fn families() -> Vec<Arc<dyn ProviderAdapter>> {
     vec![
         Arc::new(CodexAdapter::new()),
+        Arc::new(ClaudeAdapter::new()),
         Arc::new(AcpAdapter::new()),
         Arc::new(PiAdapter::new()),
     ]

@@ -40,7 +40,10 @@ pub(crate) fn outcome(stage: &Stage) -> Vec<String> {
                                 format!("answered {option}")
                             }
                             Some(pilothouse_domain::Answer::Reply { replies }) => {
-                                format!("answered {}", replies[0].chosen[0])
+                                let said = replies.iter().flat_map(|reply| {
+                                    reply.chosen.iter().chain(&reply.text).cloned()
+                                });
+                                format!("answered {}", said.collect::<Vec<_>>().join(", "))
                             }
                             None => "answered elsewhere".to_owned(),
                         },

@@ -1,0 +1,148 @@
+//! Requests of the agent: opened, answered and closed.
+
+use super::{
+    codec::{Codec, Received},
+    outgoing, passed_over, requests,
+};
+use crate::rpc::{
+    asked::{AnswerProblem, Opened, request_id},
+    event,
+    frames::{cut, text_of},
+};
+use pilothouse_domain::{
+    Answer, NativeId, ProviderEventKind, provider_event::Resolution, request::RequestKind,
+};
+use serde_json::Value;
+
+impl Codec {
+    /// The frame for a person's answer. The agent confirms it by sending it back.
+    ///
+    /// # Errors
+    /// [`AnswerProblem::NotPending`] if the agent does not wait for it or it was answered already, [`AnswerProblem::Unfit`]
+    /// if the answer does not fit what was asked.
+    pub fn answer(
+        &mut self,
+        request: &NativeId,
+        answer: &Answer,
+    ) -> Result<Vec<u8>, AnswerProblem> {
+        let (id, result) = self.requests.answer(request, answer)?;
+        let asked = self.requests.get(request).map(|pending| &pending.opened);
+        if let Some(words) = text_of(&result, requests::ERROR) {
+            return Ok(outgoing::error_line(&id, &words));
+        }
+        let refuses = text_of(&result, "behavior").as_deref() == Some("deny");
+        self.stopping |= result.get("interrupt") == Some(&Value::Bool(true));
+        let item = asked.and_then(|opened| opened.item.clone());
+        let result = match (asked, self.inputs.get(request)) {
+            (Some(opened), Some(input)) if matches!(answer, Answer::Reply { .. }) => {
+                requests::answered(input, &opened.subject, &result)
+            }
+            _ => result,
+        };
+        let result = without_nulls(result);
+        if let Some(item) = item.filter(|_| refuses) {
+            self.declined(&item);
+        }
+        Ok(outgoing::result_line(&id, &result))
+    }
+
+    fn declined(&mut self, item: &NativeId) {
+        let children = self
+            .children
+            .values_mut()
+            .map(|child| &mut child.conversation);
+        for conversation in std::iter::once(&mut self.main).chain(children) {
+            if let Some(tool) = conversation.tool_mut(item) {
+                tool.declined = true;
+            }
+        }
+    }
+
+    /// Reads `control_request`.
+    pub(super) fn ask(&mut self, frame: &Value, out: &mut Vec<Received>) {
+        let request = frame.get("request").unwrap_or(&Value::Null);
+        let (Some(id), Some(subtype)) = (
+            frame.get("request_id").filter(|id| id.is_string()).cloned(),
+            text_of(request, "subtype"),
+        ) else {
+            return self.unknown("control request without an id or a subtype", frame, out);
+        };
+        if let Some(passed) = passed_over::refused(&subtype) {
+            out.push(Received::Send(outgoing::error_line(&id, passed)));
+            let message = format!("refused `{subtype}`: {passed}");
+            return self.diagnostic(message, out);
+        }
+        let child = self.child_of(request);
+        let Some(thread) = child.clone().or_else(|| self.session().cloned()) else {
+            let message = "it belongs to no conversation";
+            out.push(Received::Send(outgoing::error_line(&id, message)));
+            return self.unknown("control request of no conversation", frame, out);
+        };
+        let call = text_of(request, "tool_use_id").map(NativeId);
+        let opened = match subtype.as_str() {
+            "can_use_tool" => {
+                if child.is_none() {
+                    self.ensure_turn(out);
+                }
+                let cwd = self.cwd.clone();
+                let conversation = self.conversation(child.as_ref());
+                let tool = call.as_ref().and_then(|call| conversation.tool(call));
+                requests::tool(thread, request, tool, &cwd)
+            }
+            "elicitation" => requests::elicitation(thread, request),
+            subtype => requests::unknown(thread, subtype, request),
+        };
+        let input = request
+            .get("input")
+            .filter(|_| opened.kind == RequestKind::UserInput);
+        if let Some(input) = input {
+            self.inputs.insert(request_id(&id), input.clone());
+        }
+        self.open(id, &subtype, child.as_ref(), opened, out);
+    }
+
+    fn open(
+        &mut self,
+        id: Value,
+        subtype: &str,
+        child: Option<&NativeId>,
+        mut opened: Opened,
+        out: &mut Vec<Received>,
+    ) {
+        let place = self.place(child);
+        if self.requests.is_full() {
+            let message = "too many requests wait already";
+            out.push(Received::Send(outgoing::error_line(&id, message)));
+            let message = format!("refused `{}`: {message}", cut(subtype, 120));
+            return self.diagnostic(message, out);
+        }
+        opened.turn.clone_from(&place.turn);
+        self.requests.open(id, place, opened, out);
+    }
+
+    /// The agent no longer waits for an answer.
+    pub(super) fn close(
+        &mut self,
+        request: &NativeId,
+        resolution: Resolution,
+        out: &mut Vec<Received>,
+    ) {
+        self.inputs.remove(request);
+        let Some(pending) = self.requests.take(request) else {
+            return;
+        };
+        let kind = ProviderEventKind::RequestClosed {
+            request: request.clone(),
+            resolution,
+        };
+        event(out, pending.place, kind);
+    }
+}
+
+/// Fields that say nothing make an answer that the agent does not take.
+fn without_nulls(mut result: Value) -> Value {
+    if let Value::Object(fields) = &mut result {
+        fields.retain(|_, value| !value.is_null());
+    }
+    result
+}

@@ -1,0 +1,156 @@
+//! What is known of one conversation, the main one or a subagent's: the words being spoken, its tools, its todo list.
+//!
+//! Everything is bounded: of the tools the oldest are forgotten, and all together are held with at most [`HELD`] bytes.
+
+use super::tools::Tool;
+use crate::rpc::bounded::Bounded;
+use pilothouse_domain::{ItemContent, NativeId, item::TodoEntry};
+use std::collections::BTreeMap;
+
+/// Tools that are remembered.
+const TOOLS: usize = 256;
+/// Bytes of open tools that are remembered together; beyond, the oldest are given up.
+const HELD: usize = 16 * 1024 * 1024;
+/// Blocks of one message that are spoken at a time.
+const SPOKEN: usize = 64;
+/// Lines of a todo list.
+const TODOS: usize = 512;
+
+/// One conversation of the process.
+#[derive(Debug, Clone)]
+pub(super) struct Conversation {
+    /// The message that is streamed.
+    message: String,
+    /// Blocks of it that are being spoken, by their index.
+    speaking: BTreeMap<u64, (NativeId, ItemContent)>,
+    /// The message of which whole blocks came last, and how many.
+    whole: (String, u64),
+    /// The todo list, by the agent's ids.
+    pub(super) todos: Vec<(String, TodoEntry)>,
+    tools: Bounded<Tool>,
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        Self {
+            message: String::new(),
+            speaking: BTreeMap::new(),
+            whole: (String::new(), 0),
+            todos: Vec::new(),
+            tools: Bounded::new(TOOLS),
+        }
+    }
+}
+
+impl Conversation {
+    /// A message begins to be streamed. Gives back what of the one before was never said whole.
+    pub(super) fn message_begins(&mut self, id: String) -> Vec<(NativeId, ItemContent)> {
+        self.message = id;
+        std::mem::take(&mut self.speaking).into_values().collect()
+    }
+
+    /// A piece of a block came: its item, and its shape.
+    pub(super) fn speak(
+        &mut self,
+        index: u64,
+        shape: impl FnOnce() -> ItemContent,
+    ) -> Option<(NativeId, ItemContent)> {
+        if self.message.is_empty() {
+            return None;
+        }
+        if let Some(known) = self.speaking.get(&index) {
+            return Some(known.clone());
+        }
+        if self.speaking.len() >= SPOKEN {
+            return None;
+        }
+        let known = (item_id(&self.message, index), shape());
+        self.speaking.insert(index, known.clone());
+        Some(known)
+    }
+
+    /// A block came whole: its item, and whether pieces of it came before. A message's blocks come in their order.
+    pub(super) fn whole(&mut self, message: &str) -> (NativeId, bool) {
+        if self.whole.0 != message {
+            self.whole = (message.to_owned(), 0);
+        }
+        let index = self.whole.1;
+        self.whole.1 += 1;
+        let spoken = self.message == message && self.speaking.remove(&index).is_some();
+        (item_id(message, index), spoken)
+    }
+
+    /// What is being spoken is given up.
+    pub(super) fn hush(&mut self) -> Vec<(NativeId, ItemContent)> {
+        self.message.clear();
+        std::mem::take(&mut self.speaking).into_values().collect()
+    }
+
+    pub(super) fn tool(&self, call: &NativeId) -> Option<&Tool> {
+        self.tools.get(call)
+    }
+
+    pub(super) fn tool_mut(&mut self, call: &NativeId) -> Option<&mut Tool> {
+        self.tools.get_mut(call)
+    }
+
+    /// Remembers a tool; gives back those that had to go for it while they were open.
+    pub(super) fn put_tool(&mut self, call: NativeId, tool: Tool) -> Vec<Tool> {
+        let mut gone: Vec<Tool> = self.tools.insert(call, tool).into_iter().collect();
+        while self.held() > HELD
+            && let Some(oldest) = self.tools.pop_oldest()
+        {
+            gone.push(oldest);
+        }
+        gone.retain(|tool| tool.opened && !tool.ended);
+        gone
+    }
+
+    /// Tools that were not ended and are no background work.
+    pub(super) fn leave_open(&mut self) -> Vec<(NativeId, ItemContent)> {
+        self.tools
+            .values_mut()
+            .filter(|tool| !tool.ended && !tool.background)
+            .filter_map(|tool| {
+                let content = tool.end();
+                tool.opened.then(|| (tool.item.clone(), content))
+            })
+            .collect()
+    }
+
+    /// Changes the todo list, and gives it as it is now.
+    pub(super) fn todo(
+        &mut self,
+        id: &str,
+        change: impl FnOnce(Option<TodoEntry>) -> Option<TodoEntry>,
+    ) -> Vec<TodoEntry> {
+        let at = self.todos.iter().position(|(known, _)| known == id);
+        let before = at
+            .and_then(|at| self.todos.get(at))
+            .map(|(_, todo)| todo.clone());
+        match (at, change(before)) {
+            (Some(at), Some(entry)) => {
+                if let Some(slot) = self.todos.get_mut(at) {
+                    slot.1 = entry;
+                }
+            }
+            (Some(at), None) => {
+                self.todos.remove(at);
+            }
+            (None, Some(entry)) if self.todos.len() < TODOS => {
+                self.todos.push((id.to_owned(), entry));
+            }
+            (None, _) => {}
+        }
+        self.todos.iter().map(|(_, todo)| todo.clone()).collect()
+    }
+
+    /// Bytes held for tools.
+    pub(super) fn held(&self) -> usize {
+        self.tools.values().map(Tool::held).sum()
+    }
+}
+
+fn item_id(message: &str, index: u64) -> NativeId {
+    NativeId(format!("{message}/{index}"))
+}

@@ -1,0 +1,126 @@
+//! What Claude Code can do as measured, and how our modes are said in its words (docs/agents-probes.md, section 10).
+
+use crate::rpc::date::day;
+use pilothouse_domain::{
+    Capabilities, CapabilityFlag, CapabilityValue, Mode,
+    capability::{Detail, Fact, Source, Strength},
+};
+use serde_json::Value;
+use std::{collections::BTreeMap, time::SystemTime};
+
+/// The version on which everything here was measured.
+pub const MEASURED_VERSION: &str = "2.1.332";
+/// When.
+pub const MEASURED_AT: &str = "2026-12-01";
+
+/// The permission mode in which nothing is asked. It is entered only for [`Mode::FullAccess`].
+pub const BYPASS: &str = "bypassPermissions";
+/// Its other modes, which host.toml may name for ours.
+pub const MODES: [&str; 5] = ["default", "acceptEdits", "plan", "dontAsk", "auto"];
+
+/// How a mode of ours is said, unless the person configured otherwise.
+///
+/// # Errors
+/// In words, where what is configured is no mode of the agent, or would lift every check without the person having chosen
+/// that for the thread.
+pub fn mode(mode: Mode, configured: &BTreeMap<Mode, String>) -> Result<String, String> {
+    let usual = match mode {
+        Mode::ReadOnly => "plan",
+        Mode::Ask => "default",
+        Mode::AutoEdit => "acceptEdits",
+        Mode::FullAccess => BYPASS,
+    };
+    match configured.get(&mode) {
+        None => Ok(usual.to_owned()),
+        Some(said) if MODES.contains(&said.as_str()) => Ok(said.clone()),
+        Some(said) if said == BYPASS && mode == Mode::FullAccess => Ok(said.clone()),
+        Some(said) if said == BYPASS => Err(format!(
+            "host.toml says `{BYPASS}` for the mode `{}`, and only `{}` may lift every check; change modes of this agent there",
+            mode.name(),
+            Mode::FullAccess.name()
+        )),
+        Some(said) => Err(format!(
+            "host.toml says `{said}` for the mode `{}`, which is no mode of Claude Code; it has {}",
+            mode.name(),
+            MODES.join(", ")
+        )),
+    }
+}
+
+/// The measured capabilities, from `profile.json`.
+pub fn capabilities() -> Capabilities {
+    let table: Value = serde_json::from_str(include_str!("profile.json")).unwrap_or_default();
+    let mut known = Capabilities {
+        version: 1,
+        ..Capabilities::default()
+    };
+    for &flag in CapabilityFlag::ALL {
+        let (value, detail) = match table["facts"][flag.name()].as_str() {
+            Some("yes") => (CapabilityValue::Yes, None),
+            Some("no") => (CapabilityValue::No, None),
+            Some("strong") => (
+                CapabilityValue::Yes,
+                Some(Detail::Strength(Strength::Strong)),
+            ),
+            Some("none") => (
+                CapabilityValue::No,
+                Some(Detail::Survives {
+                    client_loss: false,
+                    runtime_loss: false,
+                }),
+            ),
+            _ => continue,
+        };
+        known.learn(
+            flag,
+            Fact {
+                value,
+                detail,
+                source: Source::Profile,
+                version: MEASURED_VERSION.to_owned(),
+                observed_at: MEASURED_AT.to_owned(),
+            },
+        );
+    }
+    known
+}
+
+/// A fact that a running agent showed by itself, at that time.
+pub(crate) fn handshake_fact(value: CapabilityValue, version: &str, now: SystemTime) -> Fact {
+    Fact {
+        value,
+        detail: None,
+        source: Source::Handshake,
+        version: version.to_owned(),
+        observed_at: day(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_of_the_profile_names_a_known_flag_and_a_known_value() {
+        let table: Value = serde_json::from_str(include_str!("profile.json")).unwrap();
+        let facts = table["facts"].as_object().unwrap();
+        assert_eq!(capabilities().facts.len(), facts.len());
+        assert_eq!(table["version"], MEASURED_VERSION);
+        assert_eq!(table["observed_at"], MEASURED_AT);
+    }
+
+    #[test]
+    fn only_full_access_lifts_every_check_whatever_is_configured() {
+        let nothing = BTreeMap::new();
+        for one in Mode::ALL {
+            let said = mode(one, &nothing).unwrap();
+            assert_eq!(said == BYPASS, one == Mode::FullAccess);
+            let bypass = [(one, BYPASS.to_owned())].into();
+            assert_eq!(mode(one, &bypass).is_ok(), one == Mode::FullAccess);
+            let odd = [(one, "yolo".to_owned())].into();
+            assert!(mode(one, &odd).is_err());
+            let other = [(one, "dontAsk".to_owned())].into();
+            assert_eq!(mode(one, &other).as_deref(), Ok("dontAsk"));
+        }
+    }
+}

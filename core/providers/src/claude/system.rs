@@ -1,0 +1,158 @@
+//! `system` frames: beginnings of turns, states, retries, compactions, tasks.
+
+use super::{
+    codec::{Codec, Received},
+    tasks, turns,
+};
+use crate::rpc::{
+    event,
+    frames::{cut, text_of, text_or_empty},
+};
+use pilothouse_domain::{
+    Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
+    run::{ErrorCode, RunError},
+};
+use serde_json::Value;
+
+/// Bytes of a directory's path.
+const PATH: usize = 4096;
+
+/// Reads `system`.
+pub(super) fn read(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
+    let Some(subtype) = text_of(frame, "subtype") else {
+        return codec.unknown("system without a subtype", frame, out);
+    };
+    let understood = match subtype.as_str() {
+        "init" => {
+            init(codec, frame, out);
+            Some(())
+        }
+        "status" => {
+            status(codec, frame, out);
+            Some(())
+        }
+        "api_retry" => {
+            retry(codec, frame, out);
+            Some(())
+        }
+        "compact_boundary" => {
+            compacted(codec, frame, out);
+            Some(())
+        }
+        "task_started" => tasks::started(codec, frame, out),
+        "task_updated" => tasks::updated(codec, frame, out),
+        "task_notification" => tasks::notified(codec, frame, out),
+        "model_fallback" | "model_refusal_fallback" | "model_consent_fallback" => {
+            rerouted(codec, frame, out)
+        }
+        _ => None,
+    };
+    if understood.is_none() {
+        codec.other(&format!("system {}", cut(&subtype, 80)), frame, out);
+    }
+}
+
+/// The agent begins something, and says what is in force.
+fn init(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
+    codec.beginning |= codec.turn.is_none();
+    if let Some(mode) = text_of(frame, "permissionMode") {
+        codec.settings.mode = cut(&mode, 64);
+    }
+    if let Some(cwd) = text_of(frame, "cwd") {
+        codec.cwd = cut(&cwd, PATH);
+    }
+    if codec.sent.waits_unnamed() {
+        codec.ensure_turn(out);
+    }
+}
+
+fn status(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
+    if let Some(mode) = text_of(frame, "permissionMode") {
+        let mode = cut(&mode, 64);
+        let message = format!("the agent's mode is now `{mode}`");
+        codec.settings.mode = mode;
+        codec.diagnostic(message, out);
+    }
+    if text_of(frame, "status").as_deref() == Some("compacting") && codec.compaction_ended {
+        let item = NativeId(codec.mint("compaction"));
+        codec.compaction = Some(item.clone());
+        codec.compaction_ended = false;
+        let kind = ProviderEventKind::ItemOpened {
+            item,
+            content: compaction(),
+            client_id: None,
+        };
+        event(out, codec.place(None), kind);
+    }
+    if text_of(frame, "compact_result").as_deref() == Some("failed")
+        && !codec.compaction_ended
+        && let Some(item) = codec.compaction.clone()
+    {
+        codec.compaction_ended = true;
+        let kind = ProviderEventKind::ItemClosed {
+            item,
+            status: ItemStatus::Failed,
+            content: ItemContent::Compaction {
+                text: Body::inline(cut(&text_or_empty(frame, "compact_error"), PATH)),
+            },
+            client_id: None,
+        };
+        event(out, codec.place(None), kind);
+    }
+}
+
+fn compaction() -> ItemContent {
+    ItemContent::Compaction {
+        text: Body::default(),
+    }
+}
+
+/// The context was shortened; what is left of it follows as a message to the model.
+fn compacted(codec: &mut Codec, _frame: &Value, out: &mut Vec<Received>) {
+    let begun = codec.compaction.clone().filter(|_| !codec.compaction_ended);
+    let item = begun.unwrap_or_else(|| NativeId(codec.mint("compaction")));
+    codec.compaction = Some(item.clone());
+    codec.compaction_ended = true;
+    let kind = ProviderEventKind::ItemClosed {
+        item,
+        status: ItemStatus::Completed,
+        content: compaction(),
+        client_id: None,
+    };
+    event(out, codec.place(None), kind);
+}
+
+fn retry(codec: &Codec, frame: &Value, out: &mut Vec<Received>) {
+    let number = |key: &str| frame.get(key).and_then(Value::as_u64);
+    let status = number("error_status");
+    let what = text_of(frame, "error").unwrap_or_default();
+    let error = RunError {
+        code: match turns::code_of(status) {
+            ErrorCode::Agent => ErrorCode::ModelService,
+            code => code,
+        },
+        message: format!(
+            "the model's service failed ({}{}); attempt {} of {} in {} ms",
+            status.map_or_else(String::new, |status| format!("{status} ")),
+            cut(&what, 200),
+            number("attempt").unwrap_or(0),
+            number("max_retries").unwrap_or(0),
+            number("retry_delay_ms").unwrap_or(0),
+        ),
+    };
+    let kind = ProviderEventKind::Error {
+        error,
+        will_retry: true,
+    };
+    event(out, codec.place(None), kind);
+}
+
+fn rerouted(codec: &Codec, frame: &Value, out: &mut Vec<Received>) -> Option<()> {
+    let name = |keys: [&str; 2]| keys.iter().find_map(|key| text_of(frame, key));
+    let kind = ProviderEventKind::ModelRerouted {
+        from: cut(&name(["original_model", "from_model"])?, 200),
+        to: cut(&name(["fallback_model", "to_model"])?, 200),
+    };
+    event(out, codec.place(None), kind);
+    Some(())
+}

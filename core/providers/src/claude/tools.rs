@@ -1,0 +1,353 @@
+//! Tool calls: a `tool_use` block and its result become an item.
+
+use super::content;
+use crate::{
+    acp::diff,
+    rpc::frames::{cut, list, text_of, text_or_empty},
+};
+use pilothouse_domain::{
+    Body, ItemContent, ItemStatus, NativeId,
+    item::{FileAction, FileChange},
+};
+use serde_json::Value;
+
+/// Bytes of a name.
+const NAME: usize = 512;
+
+/// A tool call.
+#[derive(Debug, Clone)]
+pub(super) struct Tool {
+    /// Its item, by the agent's own id.
+    pub(super) item: NativeId,
+    pub(super) name: String,
+    /// Whether it has an item: a question and a todo list are shown otherwise.
+    pub(super) opened: bool,
+    pub(super) ended: bool,
+    /// Whether it goes on as a task when its result has come.
+    pub(super) background: bool,
+    /// A person refused it.
+    pub(super) declined: bool,
+    /// What the item is until it ends.
+    content: ItemContent,
+    /// Of a todo tool, what it was asked to do.
+    pub(super) input: Value,
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Ended {
+    pub(super) status: ItemStatus,
+    pub(super) content: ItemContent,
+    /// Words that its item has no place for: why a change to a file failed.
+    pub(super) failure: Option<String>,
+}
+
+impl Tool {
+    /// The call as its block tells it.
+    pub(super) fn new(item: NativeId, name: &str, input: &Value, cwd: &str) -> Self {
+        let quiet = is_quiet(name);
+        Self {
+            item,
+            name: cut(name, NAME),
+            opened: !quiet,
+            ended: false,
+            background: false,
+            declined: false,
+            content: opening(name, input, cwd),
+            input: if quiet { input.clone() } else { Value::Null },
+        }
+    }
+
+    /// What the item is until it ends.
+    pub(super) fn content(&self) -> &ItemContent {
+        &self.content
+    }
+
+    /// The plan's words.
+    pub(super) fn plan(&self) -> Option<&str> {
+        match &self.content {
+            ItemContent::Plan { text, .. } => Some(text.preview()).filter(|text| !text.is_empty()),
+            _ => None,
+        }
+    }
+
+    /// Bytes held.
+    pub(super) fn held(&self) -> usize {
+        let bytes = match &self.content {
+            ItemContent::FileChange { changes } => {
+                changes.iter().map(|change| change.diff.len()).sum()
+            }
+            ItemContent::Command { command, .. } => command.len() as u64,
+            ItemContent::Tool { arguments, .. } => arguments.len(),
+            ItemContent::Plan { text, .. } => text.len(),
+            _ => 0,
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Ends it: what it was. Only what names it is remembered.
+    pub(super) fn end(&mut self) -> ItemContent {
+        self.ended = true;
+        self.background = false;
+        self.input = Value::Null;
+        let slim = ItemContent::Tool {
+            server: None,
+            name: String::new(),
+            arguments: Body::default(),
+            result: Body::default(),
+        };
+        std::mem::replace(&mut self.content, slim)
+    }
+
+    /// Ends it with its result. `told` is what stands beside the result.
+    pub(super) fn result(&mut self, block: &Value, told: &Value, interrupted: bool) -> Ended {
+        let words = content::texts(block.get("content").unwrap_or(&Value::Null));
+        let failed = block.get("is_error") == Some(&Value::Bool(true));
+        let status = match (failed, interrupted && !self.declined) {
+            (false, _) => ItemStatus::Completed,
+            (true, true) => ItemStatus::Interrupted,
+            (true, false) if self.declined || was_refused(told, &self.item) => ItemStatus::Declined,
+            (true, false) => ItemStatus::Failed,
+        };
+        let content = self.end();
+        let mut failure = None;
+        let content = match content {
+            ItemContent::Command { command, cwd, .. } => ItemContent::Command {
+                command,
+                cwd,
+                exit_code: exit_code(&words).filter(|_| failed),
+                output: Body::inline(words),
+                agent_output: None,
+                duration_ms: None,
+            },
+            ItemContent::FileChange { changes } => {
+                failure = Some(words).filter(|_| status == ItemStatus::Failed);
+                ItemContent::FileChange {
+                    changes: made(told.get("tool_use_result")).unwrap_or(changes),
+                }
+            }
+            ItemContent::FileSearch { query, .. } => ItemContent::FileSearch {
+                query,
+                result: Body::inline(words),
+            },
+            ItemContent::Subagent { child, title, .. } => ItemContent::Subagent {
+                child,
+                title,
+                result: Body::inline(words),
+            },
+            ItemContent::Tool {
+                server,
+                name,
+                arguments,
+                ..
+            } => ItemContent::Tool {
+                server,
+                name,
+                arguments,
+                result: Body::inline(words),
+            },
+            other => other,
+        };
+        Ended {
+            status,
+            content,
+            failure,
+        }
+    }
+
+    /// A quiet tool as the item that shows its failure.
+    pub(super) fn shown(&self, result: &Value) -> ItemContent {
+        ItemContent::Tool {
+            server: None,
+            name: self.name.clone(),
+            arguments: Body::inline(self.input.to_string()),
+            result: Body::inline(content::texts(
+                result.get("content").unwrap_or(&Value::Null),
+            )),
+        }
+    }
+}
+
+/// Tools that are shown by other means than an item of their own, unless they fail.
+fn is_quiet(name: &str) -> bool {
+    matches!(
+        name,
+        "AskUserQuestion" | "TodoWrite" | "TaskCreate" | "TaskUpdate" | "TaskGet" | "TaskList"
+    )
+}
+
+/// The item that a call opens.
+fn opening(name: &str, input: &Value, cwd: &str) -> ItemContent {
+    match name {
+        "Bash" if input.get("command").is_some_and(Value::is_string) => ItemContent::Command {
+            command: text_or_empty(input, "command"),
+            cwd: cwd.to_owned(),
+            output: Body::default(),
+            agent_output: None,
+            exit_code: None,
+            duration_ms: None,
+        },
+        "Glob" | "Grep" => ItemContent::FileSearch {
+            query: text_or_empty(input, "pattern"),
+            result: Body::default(),
+        },
+        "WebSearch" => ItemContent::WebSearch {
+            query: text_or_empty(input, "query"),
+        },
+        "Agent" | "Task" => ItemContent::Subagent {
+            child: None,
+            title: cut(&text_or_empty(input, "description"), NAME),
+            result: Body::default(),
+        },
+        "ExitPlanMode" => ItemContent::Plan {
+            plan: None,
+            text: Body::inline(text_or_empty(input, "plan")),
+        },
+        _ => {
+            let changes = changes(name, input);
+            if !changes.is_empty() {
+                return ItemContent::FileChange { changes };
+            }
+            let (server, tool) = mcp(name);
+            ItemContent::Tool {
+                server: server.map(|server| cut(server, NAME)),
+                name: cut(tool, NAME),
+                arguments: Body::inline(input.to_string()),
+                result: Body::default(),
+            }
+        }
+    }
+}
+
+/// The server and the tool of an MCP tool's name, `mcp__SERVER__TOOL`.
+pub(super) fn mcp(name: &str) -> (Option<&str>, &str) {
+    name.strip_prefix("mcp__")
+        .and_then(|rest| rest.split_once("__"))
+        .map_or((None, name), |(server, tool)| (Some(server), tool))
+}
+
+/// The changes to files that a call asks for, as its input says.
+pub(super) fn changes(name: &str, input: &Value) -> Vec<FileChange> {
+    let path = text_of(input, "file_path").or_else(|| text_of(input, "notebook_path"));
+    let Some(path) = path else { return Vec::new() };
+    let change = |action, diff: String| FileChange {
+        path: path.clone(),
+        action,
+        moved_to: None,
+        diff: Body::inline(diff),
+    };
+    let edit = |edit: &Value| {
+        let old = text_of(edit, "old_string")?;
+        let new = text_of(edit, "new_string")?;
+        Some(diff::unified(&old, &new))
+    };
+    match name {
+        // Whether the file was there is known only afterwards.
+        "Write" => text_of(input, "content")
+            .map(|content| change(FileAction::Add, content))
+            .into_iter()
+            .collect(),
+        "Edit" => edit(input)
+            .map(|diff| change(FileAction::Update, diff))
+            .into_iter()
+            .collect(),
+        "MultiEdit" => {
+            let edits: Option<Vec<_>> = list(input, "edits").iter().map(edit).collect();
+            edits
+                .filter(|edits| !edits.is_empty())
+                .map(|edits| change(FileAction::Update, edits.join("\n")))
+                .into_iter()
+                .collect()
+        }
+        "NotebookEdit" => text_of(input, "new_source")
+            .map(|source| change(FileAction::Update, source))
+            .into_iter()
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The change that was made, as the agent tells it beside the result.
+fn made(told: Option<&Value>) -> Option<Vec<FileChange>> {
+    let told = told?;
+    let path = text_of(told, "filePath")?;
+    let (action, diff) = match text_of(told, "type").as_deref() {
+        Some("create") => (FileAction::Add, text_of(told, "content")?),
+        _ => (FileAction::Update, hunks(told)?),
+    };
+    Some(vec![FileChange {
+        path,
+        action,
+        moved_to: None,
+        diff: Body::inline(diff),
+    }])
+}
+
+/// The hunks of a structured patch as a unified diff.
+fn hunks(told: &Value) -> Option<String> {
+    let mut diff = String::new();
+    for hunk in list(told, "structuredPatch") {
+        let number = |key: &str| hunk.get(key).and_then(Value::as_u64);
+        diff.push_str(&format!(
+            "@@ -{},{} +{},{} @@\n",
+            number("oldStart")?,
+            number("oldLines")?,
+            number("newStart")?,
+            number("newLines")?
+        ));
+        for line in list(hunk, "lines") {
+            diff.push_str(line.as_str()?);
+            diff.push('\n');
+        }
+    }
+    Some(diff).filter(|diff| !diff.is_empty())
+}
+
+/// Whether a person's answer or a rule kept the call from being made.
+fn was_refused(told: &Value, item: &NativeId) -> bool {
+    list(told, "tool_result_meta")
+        .iter()
+        .filter(|meta| meta.get("id").and_then(Value::as_str) == Some(item.as_str()))
+        .any(|meta| {
+            let refused =
+                |kind: &Value| matches!(kind.as_str(), Some("user-rejected" | "permission-rule"));
+            meta.get("non_execution_kind").is_some_and(refused)
+                || meta
+                    .get("permission_decision")
+                    .and_then(|decision| text_of(decision, "decision"))
+                    .is_some_and(|decision| decision == "reject")
+        })
+}
+
+/// The exit code with which the words of a failed command begin: `Exit code 1`.
+fn exit_code(words: &str) -> Option<i64> {
+    let first = words.lines().next()?;
+    first.strip_prefix("Exit code ")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_is_told_as_a_diff_and_a_new_file_whole() {
+        let told = json!({"filePath": "/a", "type": "update", "structuredPatch": [
+            {"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 2, "lines": ["-a", "+b", "+c"]}
+        ]});
+        let changes = made(Some(&told)).unwrap();
+        assert_eq!(
+            changes[0].diff,
+            Body::inline("@@ -1,1 +1,2 @@\n-a\n+b\n+c\n")
+        );
+        let told = json!({"filePath": "/a", "type": "create", "content": "x"});
+        assert_eq!(made(Some(&told)).unwrap()[0].action, FileAction::Add);
+    }
+
+    #[test]
+    fn the_server_of_an_mcp_tool_is_told_apart() {
+        assert_eq!(mcp("mcp__desk__ask__twice"), (Some("desk"), "ask__twice"));
+        assert_eq!(mcp("Bash"), (None, "Bash"));
+        assert_eq!(mcp("mcp__odd"), (None, "mcp__odd"));
+    }
+}

@@ -1,0 +1,483 @@
+//! All recordings of Claude Code, whole, cut and split, through codec, ingest and apply.
+
+use crate::{
+    claude_labels::LABELS,
+    labels::outcome,
+    replay::{Recorded, load_of, names_of},
+    stage::Stage,
+};
+use pilothouse_domain::{
+    Answer, Effect, EffectKind, EffectOutcome, NativeId, ProviderEvent, ProviderEventKind,
+    RequestStatus, Row, Subject,
+    provider_event::NativePlace,
+    request::{OptionEffect, QuestionReply},
+};
+use pilothouse_orchestrator::memory::MemoryThread;
+use pilothouse_providers::claude::{Call, CallError, Codec, Received, Reply, profile};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Frames at which a long recording is cut.
+const CUTS: usize = 300;
+/// Recordings in which the client answered otherwise than we ever do: with a changed input, or with all suggestions at once.
+const ODD_ANSWERS: [&str; 2] = ["02_updated_input", "02_allow_always_rule"];
+
+/// A recording as far as it was replayed.
+pub(crate) struct Replay {
+    name: String,
+    pub(crate) codec: Codec,
+    pub(crate) stage: Stage,
+    pub(crate) received: Vec<Received>,
+    session: NativeId,
+    /// Inputs of what was asked, by request.
+    inputs: BTreeMap<String, Value>,
+    sending: BTreeMap<u64, Effect>,
+}
+
+fn names() -> Vec<String> {
+    let names = names_of("claude");
+    assert!(names.len() >= 40, "the recordings of claude are there");
+    names
+}
+
+/// Answers that their recorder left out stand in the recordings by a mark.
+fn records(name: &str) -> Vec<Recorded> {
+    load_of("claude", name)
+        .into_iter()
+        .filter(|record| record.frame.is_object() && !record.frame["response"].is_string())
+        .collect()
+}
+
+impl Replay {
+    fn new(name: &str, records: &[Recorded]) -> Self {
+        let session = records
+            .iter()
+            .filter(|record| record.dir != "c2s")
+            .find_map(|record| record.frame["session_id"].as_str())
+            .unwrap_or("none");
+        let session = NativeId::from(session);
+        let mut stage = Stage::new("claude", profile::capabilities());
+        stage.event(&ProviderEvent {
+            place: NativePlace {
+                thread: Some(session.clone()),
+                ..NativePlace::default()
+            },
+            kind: ProviderEventKind::ThreadBound,
+        });
+        Self {
+            name: name.to_owned(),
+            codec: Codec::serving("life", session.clone()),
+            stage,
+            received: Vec::new(),
+            session,
+            inputs: BTreeMap::new(),
+            sending: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn of(name: &str) -> Self {
+        let records = records(name);
+        let mut replay = Self::new(name, &records);
+        for record in &records {
+            replay.step(record);
+        }
+        replay
+    }
+
+    fn step(&mut self, record: &Recorded) {
+        let kind = record.frame["type"].as_str().unwrap_or_default();
+        match (record.dir.as_str(), kind) {
+            ("c2s", "control_request") => self.client_calls(&record.frame),
+            ("c2s", "control_response") => self.client_answers(&record.frame),
+            ("c2s", "user") => self.client_says(&record.frame),
+            ("c2s", _) => {}
+            _ => {
+                if kind == "control_request" {
+                    let id = record.frame["request_id"].as_str().unwrap().to_owned();
+                    let input = record.frame["request"]["input"].clone();
+                    self.inputs.insert(id, input);
+                }
+                for one in self.codec.receive(&record.line) {
+                    self.take(&one);
+                    self.received.push(one);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, one: &Received) {
+        match one {
+            Received::Event(event) => self.stage.event(event),
+            Received::Reply {
+                call,
+                reply: Ok(Reply::Turn { turn }),
+            } => {
+                if let Some(send) = self.sending.remove(call) {
+                    self.stage.accepted(&self.session.clone(), &send, turn);
+                }
+            }
+            Received::Reply { .. } | Received::Send(_) => {}
+        }
+    }
+
+    fn client_calls(&mut self, frame: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let id = text(&frame["request_id"]);
+        let request = &frame["request"];
+        let call = match text(&request["subtype"]).as_str() {
+            "initialize" => Call::Initialize,
+            "interrupt" => {
+                self.stage.interrupt(&self.session.clone());
+                Call::Interrupt
+            }
+            "set_permission_mode" => Call::SetMode {
+                mode: text(&request["mode"]),
+            },
+            "set_model" => Call::SetModel {
+                model: Some(text(&request["model"])),
+            },
+            other => Call::Foreign {
+                method: other.to_owned(),
+            },
+        };
+        self.codec.register(id, call);
+    }
+
+    fn client_says(&mut self, frame: &Value) {
+        let content = frame["message"]["content"].as_array().unwrap().clone();
+        let said = content
+            .iter()
+            .find_map(|block| block["text"].as_str())
+            .unwrap_or("[image]");
+        // A second message while a turn goes on is never sent by us.
+        let send = self.stage.say(&self.session.clone(), said);
+        let client_id = match send.as_ref().map(|send| &send.kind) {
+            Some(EffectKind::SendTurn { message, .. }) => message.to_string(),
+            _ => "another client's".to_owned(),
+        };
+        let call = self.codec.register(
+            String::new(),
+            Call::Prompt {
+                turn: frame["uuid"].as_str().map(NativeId::from),
+                client_id,
+                content,
+            },
+        );
+        if let Some(send) = send {
+            self.sending.insert(call, send);
+        }
+    }
+
+    /// An answer of the recorded client: ours to the same request must be the same frame.
+    fn client_answers(&mut self, frame: &Value) {
+        let id = frame["response"]["request_id"].as_str().unwrap();
+        let request = NativeId(json!(id).to_string());
+        let Some(subject) = self.stage.asked(&request).cloned() else {
+            return;
+        };
+        let input = &self.inputs[id];
+        let given = &frame["response"]["response"];
+        let answers = possible(&subject, given);
+        let wanted = without_repeated_input(given, input);
+        let found = answers.iter().find(|answer| {
+            // Tried on a copy, so that only the right answer is given.
+            let line = self.codec.clone().answer(&request, answer);
+            line.is_ok_and(|line| {
+                let written: Value = serde_json::from_slice(&line).unwrap();
+                assert_eq!(written["response"]["request_id"], id);
+                with_words(&written["response"]["response"], &wanted) == wanted
+            })
+        });
+        let answer = found.or_else(|| {
+            assert!(
+                ODD_ANSWERS.contains(&self.name.as_str()),
+                "{}: every answer is one of ours: {given}",
+                self.name
+            );
+            answers.first()
+        });
+        let answer = answer.unwrap().clone();
+        self.codec.answer(&request, &answer).expect("it fits");
+        self.stage
+            .answered(&request, answer, &EffectOutcome::Acknowledged);
+    }
+}
+
+/// Every answer that could have been given.
+fn possible(subject: &Subject, given: &Value) -> Vec<Answer> {
+    let mut answers: Vec<Answer> = subject
+        .options
+        .iter()
+        .map(|option| Answer::Choose {
+            option: option.id.clone(),
+            note: None,
+        })
+        .collect();
+    let told = given["updatedInput"]["answers"]
+        .as_object()
+        .or(given["content"].as_object());
+    if let Some(told) = told {
+        let replies = told
+            .iter()
+            .map(|(id, words)| {
+                let question = subject.questions.iter().find(|one| one.id == *id).unwrap();
+                let words = words
+                    .as_str()
+                    .map_or_else(|| words.to_string(), str::to_owned);
+                let mut own = Vec::new();
+                let mut chosen = Vec::new();
+                for part in words.split(", ") {
+                    if question.choices.iter().any(|choice| choice.label == part) {
+                        chosen.push(part.to_owned());
+                    } else {
+                        own.push(part);
+                    }
+                }
+                QuestionReply {
+                    question: id.clone(),
+                    chosen,
+                    text: Some(own.join(", ")).filter(|text| !text.is_empty()),
+                }
+            })
+            .collect();
+        answers.push(Answer::Reply { replies });
+    }
+    answers
+}
+
+/// The recorded client gave the input back where we give none: both mean that it stays as it is.
+fn without_repeated_input(given: &Value, input: &Value) -> Value {
+    let mut given = given.clone();
+    if given["behavior"] == "allow" && given["updatedInput"] == *input {
+        given.as_object_mut().unwrap().remove("updatedInput");
+    }
+    given
+}
+
+/// Our answer with the recorded client's words for our own, and without what only says that there is nothing.
+fn with_words(ours: &Value, wanted: &Value) -> Value {
+    let mut ours = ours.clone();
+    let fields = ours.as_object_mut().unwrap();
+    if fields.contains_key("message") && wanted.get("message").is_some() {
+        fields.insert("message".to_owned(), wanted["message"].clone());
+    }
+    fields.retain(|_, value| !value.is_null());
+    if wanted.get("content").is_none() && fields.get("content") == Some(&json!({})) {
+        fields.remove("content");
+    }
+    ours
+}
+
+#[test]
+fn no_frame_of_any_recording_is_unknown() {
+    let mut unknown = Vec::new();
+    for name in names() {
+        for one in Replay::of(&name).received {
+            if let Received::Event(event) = one
+                && let ProviderEventKind::Unknown { label, raw } = event.kind
+            {
+                unknown.push(format!("{name}: {label}: {raw}"));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn every_recording_cut_anywhere_leaves_nothing_open_once_the_runtime_is_lost() {
+    let mut failures = Vec::new();
+    for name in names() {
+        let records = records(&name);
+        let step = records.len().div_ceil(CUTS).max(1);
+        let mut replay = Replay::new(&name, &records);
+        for (at, record) in records.iter().enumerate() {
+            replay.step(record);
+            if at % step == 0 || at + 1 == records.len() {
+                for left in replay.stage.left_open_after_loss() {
+                    failures.push(format!("{name} cut after frame {at}: {left}"));
+                }
+            }
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} failures, first: {}",
+        failures.len(),
+        failures[0]
+    );
+}
+
+#[test]
+fn a_recording_split_at_odd_bytes_gives_the_same() {
+    for name in names() {
+        let bytes: Vec<u8> = records(&name)
+            .into_iter()
+            .filter(|record| record.dir != "c2s")
+            .flat_map(|record| record.line)
+            .collect();
+        let whole = Codec::new("life").receive(&bytes);
+        for length in [1, 3, 7, 1021] {
+            let mut codec = Codec::new("life");
+            let split: Vec<_> = bytes
+                .chunks(length)
+                .flat_map(|chunk| codec.receive(chunk))
+                .collect();
+            assert!(split == whole, "{name} in pieces of {length} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_a_device_replays_from_the_log_is_what_the_ledger_has() {
+    for name in names() {
+        for memory in Replay::of(&name).stage.threads.values() {
+            let again = MemoryThread::replay(
+                memory.state.thread,
+                pilothouse_domain::Policy::default(),
+                &memory.entries,
+            );
+            assert_eq!(again.digest(), memory.digest(), "{name}");
+            assert!(again.rows == memory.rows, "{name}");
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_recording_that_went_to_its_end_stays_open() {
+    for name in names() {
+        // The process was killed while a request waited or a turn went on, or had ended when it was written to.
+        let dead = name.ends_with("_a") || name == "10_kill_pending_permission_b";
+        if name.starts_with("10_kill") && dead {
+            continue;
+        }
+        let replay = Replay::of(&name);
+        assert!(!replay.codec.is_busy(), "{name}");
+        assert_eq!(replay.codec.pending_requests().count(), 0, "{name}");
+        for memory in replay.stage.threads.values() {
+            assert!(memory.state.active.is_none(), "{name}");
+            assert!(
+                memory.state.items.is_empty(),
+                "{name}: {:?}",
+                memory.state.items
+            );
+            for row in memory.rows.0.values() {
+                if let Row::Request(request) = row {
+                    assert!(
+                        !matches!(request.status, RequestStatus::Pending),
+                        "{name}: {request:#?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_conversation_that_is_not_there_fails_whoever_waits_and_is_no_event() {
+    let mut codec = Codec::new("life");
+    let (number, _) = codec.call(Call::Initialize);
+    let frames = records("09_life_resume_bogus");
+    let received: Vec<Received> = frames
+        .iter()
+        .filter(|record| record.dir != "c2s")
+        .flat_map(|record| codec.receive(&record.line))
+        .collect();
+    assert!(
+        received.iter().any(|one| matches!(
+            one,
+            Received::Reply { call, reply: Err(CallError::NoConversation { .. }) } if *call == number
+        )),
+        "{received:?}"
+    );
+    assert!(!codec.is_busy());
+}
+
+#[test]
+fn case_15_a_question_that_the_agent_takes_back_is_withdrawn_and_not_answerable() {
+    let replay = Replay::of("07_interrupt_pending_permission");
+    let closed = replay.received.iter().find_map(|one| match one {
+        Received::Event(ProviderEvent {
+            kind:
+                ProviderEventKind::RequestClosed {
+                    request,
+                    resolution,
+                },
+            ..
+        }) => Some((request.clone(), *resolution)),
+        _ => None,
+    });
+    let (request, resolution) = closed.expect("it was closed");
+    assert_eq!(
+        resolution,
+        pilothouse_domain::provider_event::Resolution::Withdrawn
+    );
+    let late = Answer::Choose {
+        option: "allow".into(),
+        note: None,
+    };
+    let answer = replay.codec.clone().answer(&request, &late);
+    assert!(answer.is_err());
+    let statuses: Vec<_> = replay
+        .stage
+        .threads
+        .values()
+        .flat_map(|memory| memory.rows.0.values())
+        .filter_map(|row| match row {
+            Row::Request(request) => Some(request.status.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(statuses, [RequestStatus::Withdrawn]);
+}
+
+#[test]
+fn case_11_every_variant_of_an_answer_is_told_to_the_agent_by_the_request_that_it_answers() {
+    let mut tried = 0;
+    for name in ["01_basic_allow", "06_subagent", "19_mcp_elicitation"] {
+        let records = records(name);
+        let mut replay = Replay::new(name, &records);
+        for record in &records {
+            replay.step(record);
+            let waiting: Vec<NativeId> = replay.codec.pending_requests().cloned().collect();
+            for request in waiting {
+                let Some(subject) = replay.stage.asked(&request) else {
+                    continue;
+                };
+                for option in &subject.options {
+                    let answer = Answer::Choose {
+                        option: option.id.clone(),
+                        note: None,
+                    };
+                    let Ok(line) = replay.codec.clone().answer(&request, &answer) else {
+                        continue;
+                    };
+                    let frame: Value = serde_json::from_slice(&line).unwrap();
+                    let id = frame["response"]["request_id"].to_string();
+                    assert_eq!(id, request.as_str());
+                    let said = &frame["response"]["response"];
+                    if let Some(behavior) = said.get("behavior") {
+                        assert_eq!(
+                            behavior == "allow",
+                            option.effect.allows() || option.effect == OptionEffect::Other
+                        );
+                    }
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert!(tried > 20, "{tried}");
+}
+
+#[test]
+fn twenty_recordings_end_as_a_person_reads_them() {
+    let mut wrong = Vec::new();
+    for (name, lines) in LABELS {
+        let came_to = outcome(&Replay::of(name).stage);
+        if came_to != *lines {
+            wrong.push(format!("{name} came to {came_to:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(LABELS.len() >= 20);
+}
