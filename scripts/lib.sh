@@ -6,6 +6,7 @@
 #   PILOTHOUSE_COPILOT       the pinned copilot binary, which speaks ACP
 #   PILOTHOUSE_NODE          the pinned Node, which pi needs
 #   PILOTHOUSE_PI            the pinned pi, a script for Node
+#   PILOTHOUSE_CLAUDE        the pinned Claude Code binary
 #   PILOTHOUSE_MODEL_SERVER  the scripted model server (run it with node)
 #   PILOTHOUSE_BIN           the built `pilothouse` binary
 #   PILOTHOUSE_LIB           the built library for the JVM
@@ -104,8 +105,9 @@ use_agents() {
     PILOTHOUSE_COPILOT="$("$ROOT/scripts/agents" copilot | tail -n 1)" || return 1
     PILOTHOUSE_NODE="$("$ROOT/scripts/agents" node | tail -n 1)" || return 1
     PILOTHOUSE_PI="$("$ROOT/scripts/agents" pi | tail -n 1)" || return 1
+    PILOTHOUSE_CLAUDE="$("$ROOT/scripts/agents" claude | tail -n 1)" || return 1
     PILOTHOUSE_MODEL_SERVER="$ROOT/tests/model/model.mjs"
-    export PILOTHOUSE_NODE PILOTHOUSE_PI PILOTHOUSE_CODEX PILOTHOUSE_COPILOT PILOTHOUSE_MODEL_SERVER
+    export PILOTHOUSE_NODE PILOTHOUSE_PI PILOTHOUSE_CODEX PILOTHOUSE_COPILOT PILOTHOUSE_CLAUDE PILOTHOUSE_MODEL_SERVER
 }
 
 # use_binaries: builds the binary, the library and the bindings' generator that other parts start, and says where they are.

@@ -52,6 +52,12 @@ pub fn codex() -> PathBuf {
     given("PILOTHOUSE_CODEX").unwrap_or_else(|| FOUND.get_or_init(|| pinned("codex")).clone())
 }
 
+/// The pinned Claude Code: `PILOTHOUSE_CLAUDE`, else what `scripts/agents` has installed or now installs.
+pub fn claude() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    given("PILOTHOUSE_CLAUDE").unwrap_or_else(|| FOUND.get_or_init(|| pinned("claude")).clone())
+}
+
 /// The pinned copilot, which speaks ACP: `PILOTHOUSE_COPILOT`, else what `scripts/agents` has installed or now installs.
 pub fn copilot() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();

@@ -107,6 +107,20 @@ impl Setup {
         self.agent("pi", "pi", &command, &env)
     }
 
+    /// Real Claude Code, as `claude`, against the scripted model.
+    pub fn claude(self) -> Self {
+        let claude = places::claude();
+        let env = [
+            ("HOME", "{home}"),
+            ("CLAUDE_CONFIG_DIR", "{home}/claude"),
+            ("ANTHROPIC_BASE_URL", "http://127.0.0.1:{port}"),
+            ("ANTHROPIC_API_KEY", "local"),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("DISABLE_AUTOUPDATER", "1"),
+        ];
+        self.agent("claude", "claude", &[&*claude.to_string_lossy()], &env)
+    }
+
     /// A recording as an agent: a file of tests/recordings, played without pauses.
     pub fn recording(mut self, name: &str, file: &str) -> Self {
         let file = places::root().join("tests/recordings").join(file);

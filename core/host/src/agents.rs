@@ -39,6 +39,7 @@ struct Findable {
 /// version when asked with `--version`, and starts nothing then.
 const FINDABLE: &[Findable] = &[
     findable("codex", "codex", "codex", &["app-server"]),
+    findable("claude", "claude", "claude", &[]),
     findable("copilot", "acp", "copilot", &["--acp"]),
     findable("gemini", "acp", "gemini", &["--acp"]),
     findable("hermes", "acp", "hermes-acp", &[]),
@@ -221,9 +222,6 @@ impl Agent {
         if self.is_recording() {
             return SignIn::Found("a recording needs none".to_owned());
         }
-        if self.config.protocol != "codex" {
-            return SignIn::Unknown;
-        }
         let variable = |name: &str| {
             self.config
                 .env
@@ -232,30 +230,61 @@ impl Agent {
                 .or_else(|| std::env::var(name).ok())
                 .filter(|value| !value.is_empty())
         };
-        let Some(dir) = variable("CODEX_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(home()?.join(".codex")))
-        else {
-            return SignIn::Unknown;
-        };
-        if dir.join("auth.json").is_file() {
-            return SignIn::Found(format!("signed in: {}", dir.join("auth.json").display()));
+        match self.config.protocol.as_str() {
+            "codex" => codex_sign_in(&variable),
+            "claude" => claude_sign_in(&variable),
+            _ => SignIn::Unknown,
         }
-        if let Some(name) = ["CODEX_API_KEY", "OPENAI_API_KEY"]
-            .into_iter()
-            .find(|name| variable(name).is_some())
-        {
-            return SignIn::Found(format!("a key in {name}"));
-        }
-        let config = std::fs::read_to_string(dir.join("config.toml")).unwrap_or_default();
-        if config
-            .lines()
-            .any(|line| line.trim_start().starts_with("model_provider"))
-        {
-            return SignIn::Found("its own model provider in config.toml".to_owned());
-        }
-        SignIn::Missing(format!("no sign-in in {}", dir.display()))
     }
+}
+
+fn codex_sign_in(variable: &dyn Fn(&str) -> Option<String>) -> SignIn {
+    let Some(dir) = variable("CODEX_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(home()?.join(".codex")))
+    else {
+        return SignIn::Unknown;
+    };
+    if dir.join("auth.json").is_file() {
+        return SignIn::Found(format!("signed in: {}", dir.join("auth.json").display()));
+    }
+    if let Some(name) = ["CODEX_API_KEY", "OPENAI_API_KEY"]
+        .into_iter()
+        .find(|name| variable(name).is_some())
+    {
+        return SignIn::Found(format!("a key in {name}"));
+    }
+    let config = std::fs::read_to_string(dir.join("config.toml")).unwrap_or_default();
+    if config
+        .lines()
+        .any(|line| line.trim_start().starts_with("model_provider"))
+    {
+        return SignIn::Found("its own model provider in config.toml".to_owned());
+    }
+    SignIn::Missing(format!("no sign-in in {}", dir.display()))
+}
+
+fn claude_sign_in(variable: &dyn Fn(&str) -> Option<String>) -> SignIn {
+    // A key goes before an account, as it does for the agent.
+    let keys = [
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+    ];
+    if let Some(name) = keys.into_iter().find(|name| variable(name).is_some()) {
+        return SignIn::Found(format!("a key or a provider in {name}"));
+    }
+    let dir = variable("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    let Some(dir) = dir.or_else(|| Some(home()?.join(".claude"))) else {
+        return SignIn::Unknown;
+    };
+    let file = dir.join(".credentials.json");
+    if file.is_file() {
+        return SignIn::Found(format!("signed in: {}", file.display()));
+    }
+    SignIn::Missing(format!("no sign-in in {}", dir.display()))
 }
 
 /// Whether somebody is signed in at an agent.
@@ -408,6 +437,7 @@ mod tests {
             said("copilot --version")
         );
         assert_eq!(asked("acp", &["hermes-acp"]), said("hermes-acp --version"));
+        assert_eq!(asked("claude", &["claude"]), said("claude --version"));
         // Other arguments, another program, a runtime with a script.
         assert_eq!(asked("acp", &["gemini"]), None);
         assert_eq!(asked("acp", &["gemini", "--acp", "--yolo"]), None);

@@ -11,6 +11,7 @@ mod acp;
 mod approvals;
 mod bad_agents;
 mod cases;
+mod claude;
 mod compat;
 mod crashes;
 mod cuts;

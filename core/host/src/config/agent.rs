@@ -66,9 +66,9 @@ impl Reader<'_> {
             );
             return None;
         };
-        if !modes.is_empty() && protocol != "acp" {
+        if !modes.is_empty() && !matches!(protocol.as_str(), "acp" | "claude") {
             let problem = format!(
-                "`modes` of {at} is only for `protocol = \"acp\"`; `{protocol}` has its own words for them"
+                "`modes` of {at} is only for `protocol = \"acp\"` and `\"claude\"`; `{protocol}` has its own words for them"
             );
             self.problem(place, problem);
             return None;

@@ -17,7 +17,7 @@ use pilothouse_domain::{
     thread::{Actor, Selection},
 };
 use pilothouse_orchestrator::{SessionContext, memory::MemoryThread};
-use pilothouse_providers::{acp, codex};
+use pilothouse_providers::{acp, claude, codex};
 use pilothouse_tests::places;
 use serde_json::{Value, json};
 
@@ -76,6 +76,11 @@ const FAMILIES: &[Family] = &[
         name: "pi",
         codec: pi::codec,
         stream: pi::stream,
+    },
+    Family {
+        name: "claude",
+        codec: || Box::new(Claude::new()),
+        stream: claude_stream,
     },
 ];
 
@@ -265,8 +270,89 @@ impl Decode for acp::Codec {
     }
 }
 
-/// The conversation of the streams whose agent is asked for one.
+/// The conversation of the streams that are made here.
 const SESSION: &str = "sess-1";
+
+/// A codec of the claude family that serves its conversation.
+struct Claude {
+    codec: claude::Codec,
+    turns: u64,
+}
+
+impl Claude {
+    fn new() -> Self {
+        Self {
+            codec: claude::Codec::serving("bench", SESSION.into()),
+            turns: 0,
+        }
+    }
+}
+
+impl Decode for Claude {
+    fn begin(&mut self) {
+        self.codec.call(claude::Call::Prompt {
+            turn: Some(NativeId(format!("message-{}", self.turns))),
+            client_id: String::new(),
+            content: Vec::new(),
+        });
+        self.turns += 1;
+    }
+
+    fn receive(&mut self, bytes: &[u8]) -> Vec<ProviderEvent> {
+        self.codec
+            .receive(bytes)
+            .into_iter()
+            .filter_map(|received| match received {
+                claude::Received::Event(event) => Some(event),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// Turns as Claude Code tells them: the recorded pieces of words again and again, a tool and its result, and the end.
+fn claude_stream(turns: u64) -> Result<Stream> {
+    let file = places::root().join("tests/recordings/claude/01_basic_allow.jsonl");
+    let text =
+        std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let mut frames: Vec<(Value, usize)> = Vec::new();
+    for line in text.lines() {
+        let mut record: Value = serde_json::from_str(line)?;
+        let frame = record["frame"].take();
+        let kind = frame["type"].as_str().unwrap_or_default();
+        let told = matches!(kind, "stream_event" | "assistant" | "user" | "result");
+        if record["dir"] == "s2c" && told {
+            let delta = &frame["event"]["delta"]["type"];
+            let copies = if delta == "text_delta" || delta == "thinking_delta" {
+                DELTAS
+            } else {
+                1
+            };
+            frames.push((frame, copies));
+        }
+    }
+    ensure!(frames.len() > 20, "{} holds no turn", file.display());
+    let mut stream = Stream::default();
+    for number in 0..turns {
+        stream.turns.push(Vec::new());
+        let id = format!("message-{number}");
+        stream.push(
+            &json!({"type": "command_lifecycle", "command_uuid": id, "state": "started"})
+                .to_string(),
+        );
+        for (frame, copies) in &frames {
+            let mut line = frame.to_string();
+            // Ids of messages and of tools are of one turn.
+            for known in ["msg_", "c0n0_"] {
+                line = line.replace(known, &format!("{known}{number}x"));
+            }
+            for _ in 0..*copies {
+                stream.push(&line);
+            }
+        }
+    }
+    Ok(stream)
+}
 
 /// A codec that has opened its conversation.
 fn acp_codec() -> Box<dyn Decode> {
