@@ -113,6 +113,13 @@ impl World {
         for name in ["workspace", "home", "claude"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
+        // What is remembered for a project must not land in a directory above.
+        let made = Command::new("git")
+            .args(["init", "--quiet"])
+            .arg(dir.path().join("workspace"))
+            .status()
+            .unwrap();
+        assert!(made.success());
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         let lives = AtomicU8::new(1);
         let (runtime, events) = start(&dir, &model, 1, None, &selection, &arguments)
