@@ -5,7 +5,7 @@ use super::{
     outgoing, passed_over, requests,
 };
 use crate::rpc::{
-    asked::{AnswerProblem, Opened, request_id},
+    asked::{AnswerProblem, Opened, is_bounded, request_id},
     event,
     frames::{cut, text_of},
 };
@@ -61,10 +61,10 @@ impl Codec {
     /// Reads `control_request`.
     pub(super) fn ask(&mut self, frame: &Value, out: &mut Vec<Received>) {
         let request = frame.get("request").unwrap_or(&Value::Null);
-        let (Some(id), Some(subtype)) = (
-            frame.get("request_id").filter(|id| id.is_string()).cloned(),
-            text_of(request, "subtype"),
-        ) else {
+        // One whose id is too long to be told from every other cannot be answered.
+        let id = frame.get("request_id");
+        let id = id.filter(|id| id.is_string() && is_bounded(id)).cloned();
+        let (Some(id), Some(subtype)) = (id, text_of(request, "subtype")) else {
             return self.unknown("control request without an id or a subtype", frame, out);
         };
         if let Some(passed) = passed_over::refused(&subtype) {

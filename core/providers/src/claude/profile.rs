@@ -1,9 +1,9 @@
 //! What Claude Code can do as measured, and how our modes are said in its words (docs/agents-probes.md, section 10).
 
-use crate::rpc::date::day;
+use crate::rpc::{date::day, facts};
 use pilothouse_domain::{
-    Capabilities, CapabilityFlag, CapabilityValue, Mode,
-    capability::{Detail, Fact, Source, Strength},
+    Capabilities, CapabilityValue, Mode,
+    capability::{Fact, Source},
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, time::SystemTime};
@@ -54,34 +54,7 @@ pub fn capabilities() -> Capabilities {
         version: 1,
         ..Capabilities::default()
     };
-    for &flag in CapabilityFlag::ALL {
-        let (value, detail) = match table["facts"][flag.name()].as_str() {
-            Some("yes") => (CapabilityValue::Yes, None),
-            Some("no") => (CapabilityValue::No, None),
-            Some("strong") => (
-                CapabilityValue::Yes,
-                Some(Detail::Strength(Strength::Strong)),
-            ),
-            Some("none") => (
-                CapabilityValue::No,
-                Some(Detail::Survives {
-                    client_loss: false,
-                    runtime_loss: false,
-                }),
-            ),
-            _ => continue,
-        };
-        known.learn(
-            flag,
-            Fact {
-                value,
-                detail,
-                source: Source::Profile,
-                version: MEASURED_VERSION.to_owned(),
-                observed_at: MEASURED_AT.to_owned(),
-            },
-        );
-    }
+    facts::learn(&mut known, &table["facts"], MEASURED_VERSION, MEASURED_AT);
     known
 }
 
