@@ -98,7 +98,7 @@ impl Conversation {
     pub(super) fn put_tool(&mut self, call: NativeId, tool: Tool) -> Vec<Tool> {
         let mut gone: Vec<Tool> = self.tools.insert(call, tool).into_iter().collect();
         while self.held() > HELD
-            && let Some(oldest) = self.tools.pop_oldest()
+            && let Some((_, oldest)) = self.tools.pop_oldest()
         {
             gone.push(oldest);
         }

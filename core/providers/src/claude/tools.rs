@@ -236,10 +236,12 @@ pub(super) fn changes(name: &str, input: &Value) -> Vec<FileChange> {
         moved_to: None,
         diff: Body::inline(diff),
     };
-    let edit = |edit: &Value| {
+    // All edits of one call are compared within the same bound.
+    let mut cells = diff::CELLS;
+    let mut edit = |edit: &Value| {
         let old = text_of(edit, "old_string")?;
         let new = text_of(edit, "new_string")?;
-        Some(diff::unified(&old, &new))
+        Some(diff::unified(&old, &new, &mut cells))
     };
     match name {
         // Whether the file was there is known only afterwards.
@@ -252,7 +254,7 @@ pub(super) fn changes(name: &str, input: &Value) -> Vec<FileChange> {
             .into_iter()
             .collect(),
         "MultiEdit" => {
-            let edits: Option<Vec<_>> = list(input, "edits").iter().map(edit).collect();
+            let edits: Option<Vec<_>> = list(input, "edits").iter().map(&mut edit).collect();
             edits
                 .filter(|edits| !edits.is_empty())
                 .map(|edits| change(FileAction::Update, edits.join("\n")))
