@@ -385,15 +385,15 @@ impl Codec {
                 self.home = Some(NativeId(id.to_owned()));
                 event(out, self.place(None), ProviderEventKind::ThreadBound);
             }
-            Some(home) if home.as_str() != id && !id.is_empty() => {
-                if self.renamed.as_deref() != Some(id) {
-                    self.renamed = Some(cut(id, SESSION));
-                    let message = format!(
-                        "the agent calls the conversation {home} now {}",
-                        cut(id, 80)
-                    );
-                    self.diagnostic(message, out);
-                }
+            Some(home)
+                if home.as_str() != id && !id.is_empty() && self.renamed.as_deref() != Some(id) =>
+            {
+                let message = format!(
+                    "the agent calls the conversation {home} now {}",
+                    cut(id, 80)
+                );
+                self.renamed = Some(cut(id, SESSION));
+                self.diagnostic(message, out);
             }
             _ => {}
         }
