@@ -69,6 +69,7 @@ fn selection(mode: Mode) -> Selection {
         model: None,
         effort: None,
         mode,
+        sandbox: None,
     }
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn selection(mode: Mode) -> Selection {
         model: Some(MODEL.to_owned()),
         effort: None,
         mode,
+        sandbox: None,
     }
 }
 
@@ -92,6 +93,7 @@ pub(crate) fn launch(dir: &Path, port: u16, life: u8) -> Launch {
         modes: BTreeMap::new(),
         cwd: dir.join("workspace"),
         wrapper: Vec::new(),
+        sandbox: None,
         opens: None,
         pid_file: None,
     }

@@ -107,6 +107,7 @@ impl Place {
             cwd: self.dir.path().join("workspace"),
             wrapper: Vec::new(),
             sandbox: None,
+            opens: None,
             pid_file: None,
         }
     }
