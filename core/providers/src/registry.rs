@@ -2,8 +2,7 @@
 
 use crate::{
     acp::AcpAdapter, claude::ClaudeAdapter, codex::CodexAdapter, contract::ProviderAdapter,
-    pi::PiAdapter,
-    replay::ReplayAdapter,
+    pi::PiAdapter, replay::ReplayAdapter,
 };
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ pub const REPLAY: &str = "replay";
 pub fn families() -> Vec<Arc<dyn ProviderAdapter>> {
     vec![
         Arc::new(CodexAdapter::new()),
-        Arc::new(ClaudeAdapter::new()),
         Arc::new(AcpAdapter::new()),
+        Arc::new(ClaudeAdapter::new()),
         Arc::new(PiAdapter::new()),
     ]
 }
