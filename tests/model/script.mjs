@@ -4,6 +4,8 @@
 // A user message that holds [[script:NAME]] picks the script. Tool-call ids that we hand out are c<step>n<index>_<random>, so
 // the next step is one more than the highest step found after that message. [[id:MARK]] in a user message names it in the log.
 
+import { createHash } from 'node:crypto';
+
 const SCRIPT = /\[\[script:([\w.-]+)\]\]/g;
 const MARK = /\[\[id:([\w.-]+)\]\]/g;
 const CALL_ID = /c(\d+)n\d+_/;
@@ -76,6 +78,28 @@ const READERS = { responses: responsesMessages, chat: chatMessages, anthropic: a
 /** The request's conversation as a flat list of {role, text?, callId?}. */
 export function messagesOf(kind, body) {
   return READERS[kind](body);
+}
+
+// What a picture in a request was, whichever of the protocols wrote it: {type, bytes, sha256}.
+function picture(type, base64) {
+  const bytes = Buffer.from(base64, 'base64');
+  return { type, bytes: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') };
+}
+
+function pictureOf(part) {
+  const url = typeof part.image_url === 'string' ? part.image_url : part.image_url?.url;
+  const [, type, data] = /^data:([^;,]+);base64,(.*)$/s.exec(url || '') || [];
+  if (data) return picture(type, data);
+  if (part.type === 'image' && part.source?.data) return picture(part.source.media_type, part.source.data);
+  if (part.inlineData?.data) return picture(part.inlineData.mimeType, part.inlineData.data);
+  return null;
+}
+
+/** The pictures in a request's conversation, in order. */
+export function picturesOf(body) {
+  const items = [body.input, body.messages, body.contents].filter(Array.isArray).flat();
+  const parts = items.flatMap((item) => [item.content, item.parts].filter(Array.isArray).flat());
+  return parts.map((part) => (part && typeof part === 'object' ? pictureOf(part) : null)).filter(Boolean);
 }
 
 function toolNames(kind, body) {

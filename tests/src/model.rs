@@ -104,14 +104,39 @@ impl Model {
         }
     }
 
+    /// The model and the effort that every request so far asked for, in order.
+    pub fn chosen(&self) -> Vec<(String, Option<String>)> {
+        let word = |line: &Value, key: &str| line[key].as_str().map(str::to_owned);
+        let requests = self.requests().into_iter();
+        requests
+            .filter_map(|line| Some((word(&line, "model")?, word(&line, "effort"))))
+            .collect()
+    }
+
+    /// The pictures that the last request held, in order: SHA-256 in hex.
+    pub fn pictures(&self) -> Vec<String> {
+        let hash = |picture: &Value| picture["sha256"].as_str().map(str::to_owned);
+        let requests = self.requests();
+        let last = requests
+            .iter()
+            .rev()
+            .find_map(|line| line["pictures"].as_array());
+        last.into_iter().flatten().filter_map(hash).collect()
+    }
+
     /// The newest user message of every request so far, in order.
     pub fn prompts(&self) -> Vec<String> {
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines = log
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        lines
+        let requests = self.requests().into_iter();
+        requests
             .filter_map(|line| line["user"].as_str().map(str::to_owned))
+            .collect()
+    }
+
+    /// What it wrote down of every request so far, in order.
+    fn requests(&self) -> Vec<Value> {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
             .collect()
     }
 

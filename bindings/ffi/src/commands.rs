@@ -4,7 +4,7 @@ use pilothouse_domain::{AgentName, BlobHash, NoticeId};
 use pilothouse_domain::{
     Answer, AttemptId, ContentHash, DispatchMode, HostId, ItemId, MessageId, Mode, OptionId,
     RequestId, RunId, ThreadId, WorkspaceId,
-    command::{CommandBody, Notice, NoticeKind},
+    command::{CommandBody, ForkWorkspace, Notice, NoticeKind},
     policy::Sandbox,
     request::QuestionReply,
     thread::{Attachment, Selection},
@@ -16,7 +16,7 @@ use pilothouse_engine::NewCommand;
 pub struct NewCommand {
     /// The host.
     pub host: HostId,
-    /// The thread; `null` for `ThreadCreate`, which makes its own.
+    /// The thread; `null` for `ThreadCreate` and `ThreadFork`, which make their own.
     pub thread: Option<ThreadId>,
     /// What is asked.
     pub body: CommandBody,
@@ -33,6 +33,35 @@ pub enum CommandBody {
         workspace: WorkspaceId,
         /// What it runs on.
         selection: Selection,
+    },
+    /// Makes a thread that begins as another stood after one of its runs; nothing runs.
+    ThreadFork {
+        /// Its title.
+        title: String,
+        /// The thread it comes from.
+        source: ThreadId,
+        /// The run after which it goes its own way; `null` is the last one that has ended.
+        run: Option<RunId>,
+        /// Which files it works on.
+        workspace: ForkWorkspace,
+    },
+    /// Takes back a run and all after it: the agent forgets them. Files stay as they are.
+    ThreadRollback {
+        /// The first run that is taken back; it has ended.
+        before: RunId,
+        /// The last run that the person saw: none is taken back unseen.
+        last: RunId,
+    },
+    /// Asks the agent to shorten its context, in a run of its own.
+    ThreadCompact,
+    /// Chooses what the thread runs on, all of it. Holds from the next turn on.
+    ThreadSelect {
+        /// The model as the agent names it; `null` is the agent's own default.
+        model: Option<String>,
+        /// The effort as the model names it; `null` is the model's default.
+        effort: Option<String>,
+        /// What the agent may do without asking.
+        mode: Mode,
     },
     /// Sends a message.
     MessageSend {
@@ -75,6 +104,13 @@ pub enum CommandBody {
         /// The queue's revision the person saw.
         revision: u64,
     },
+}
+
+/// Which files a fork works on.
+#[uniffi::remote(Enum)]
+pub enum ForkWorkspace {
+    /// The same files as its source, as they are now.
+    SameTree,
 }
 
 /// A person's answer.

@@ -6,7 +6,9 @@ use crate::{
     platform::{Bridge, Platform},
     query::{Page, Query},
 };
-use pilothouse_domain::{CommandId, HostId, Refusal, RequestId, ThreadId, command::Notice};
+use pilothouse_domain::{
+    CommandId, HostId, Refusal, RequestId, ThreadId, command::Notice, thread::Attachment,
+};
 use pilothouse_engine::{
     Core as Engine, CoreConfig as EngineConfig, Environment, Network, NewCommand, Scope, Standing,
     SystemPlatform, ThreadFilter, TicketOutcome,
@@ -212,6 +214,23 @@ impl Core {
         Ok(self.engine.query(query.into())?.into())
     }
 
+    /// Brings a file to a host, so that a message can have it attached; may wait for the host, so not on a screen's thread.
+    pub fn upload(
+        &self,
+        host: HostId,
+        name: String,
+        media_type: String,
+        bytes: Vec<u8>,
+    ) -> Result<Attachment, CoreError> {
+        let hash = self.engine.upload(host, &bytes)?;
+        Ok(Attachment {
+            name,
+            media_type,
+            hash,
+            bytes: bytes.len() as u64,
+        })
+    }
+
     /// Says what the core may count on; coming to the foreground or onto a network makes it try at once.
     pub fn set_environment(&self, environment: Environment) {
         self.engine.set_environment(environment);
@@ -234,7 +253,7 @@ impl Ticket {
         self.0.command_id()
     }
 
-    /// Its thread; for `ThreadCreate` the one it makes.
+    /// Its thread; for `ThreadCreate` and `ThreadFork` the one it makes.
     pub fn thread(&self) -> ThreadId {
         self.0.thread()
     }

@@ -3,6 +3,7 @@
 use crate::{core::CommandOutcome, rows::ThreadRow};
 use pilothouse_domain::{
     BlobHash, CommandId, ContentHash, HostId, Position, RequestId, RequestStatus, ThreadId,
+    provider::OfferedModel,
 };
 use pilothouse_engine::{
     DeliveryRow, Page as EnginePage, Query as EngineQuery, ThreadCounts, ThreadFilter, ThreadPlace,
@@ -51,6 +52,13 @@ pub enum Query {
         offset: u64,
         /// Bytes, at most 4 MiB; the host gives them 256 KiB at a time, and a whole text is checked against its address.
         len: u32,
+    },
+    /// Models that a thread's agent offers, as far as it has said so in this thread; from what this device holds.
+    Models {
+        /// The host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
     },
     /// What came of a command of this device, as far as it is still known.
     Outcome {
@@ -102,6 +110,7 @@ impl From<Query> for EngineQuery {
                 offset,
                 len,
             },
+            Query::Models { host, thread } => Self::Models { host, thread },
             Query::Outcome { command } => Self::Outcome { command },
         }
     }
@@ -116,6 +125,21 @@ pub struct ThreadPlace {
     pub thread: ThreadId,
     /// Its host.
     pub host: HostId,
+}
+
+/// A model that an agent offers.
+#[uniffi::remote(Record)]
+pub struct OfferedModel {
+    /// As it is chosen.
+    pub id: String,
+    /// For a person.
+    pub name: String,
+    /// Efforts it takes, from the least; empty if it takes none or the agent does not say.
+    pub efforts: Vec<String>,
+    /// The effort it has if none is chosen.
+    pub default_effort: Option<String>,
+    /// Whether the agent takes it if none is chosen.
+    pub is_default: bool,
 }
 
 /// The answer to a `Query`.
@@ -161,6 +185,11 @@ pub enum Page {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// Models, in the agent's order; none if it has not said.
+    Models {
+        /// The models.
+        models: Vec<OfferedModel>,
+    },
     /// What came of a command.
     Outcome {
         /// Its place in the outbox, while it is there.
@@ -196,6 +225,7 @@ impl From<EnginePage> for Page {
                 total,
                 bytes,
             },
+            EnginePage::Models(models) => Self::Models { models },
             EnginePage::Outcome { delivery, outcome } => Self::Outcome {
                 delivery,
                 outcome: outcome.map(Into::into),

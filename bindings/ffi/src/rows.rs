@@ -5,9 +5,10 @@ use pilothouse_domain::{
     Mode, RequestId, RunId, RunStatus, Scope as Grant, ThreadId, WorkspaceId,
     event::HoldReason,
     policy::Sandbox,
+    provider::AccountLimit,
     request::{Question, RequestKind, RequestOption, RiskHint},
     row::WaitingCounts,
-    run::BlockedOn,
+    run::{BlockedOn, Usage},
     thread::Selection,
 };
 use pilothouse_engine::{
@@ -277,6 +278,8 @@ pub struct ThreadRow {
     pub mode: Mode,
     /// Its agent does not ask before it acts, and runs in this; `null` for one that asks.
     pub sandbox: Option<Sandbox>,
+    /// The thread it came from.
+    pub forked_from: Option<ThreadId>,
     /// Status of the run being worked on.
     pub status: Option<RunStatus>,
     /// What that run waits for.
@@ -317,6 +320,7 @@ impl From<pilothouse_engine::ThreadRow> for ThreadRow {
             agent: summary.agent,
             mode: summary.mode,
             sandbox: summary.sandbox,
+            forked_from: summary.lineage.map(|lineage| lineage.parent),
             status: summary.active.map(|active| active.status),
             blocked_on: summary
                 .active
@@ -349,16 +353,26 @@ pub struct ThreadHeader {
     pub workspace: Option<WorkspaceId>,
     /// What it runs on.
     pub selection: Option<Selection>,
+    /// The thread it came from.
+    pub forked_from: Option<ThreadId>,
     /// The run being worked on.
     pub active: Option<ActiveRow>,
     /// How the last run ended.
     pub last_status: Option<RunStatus>,
+    /// Tokens of the run being worked on, or of the last one that ended.
+    pub usage: Option<Usage>,
+    /// Limits of the account that its agent works with, as it last said.
+    pub limits: Vec<AccountLimit>,
     /// Runs that wait, in order.
     pub queue: Vec<QueueRow>,
     /// The queue's revision, for edits.
     pub queue_revision: u64,
     /// Why the queue does not go on.
     pub held: Option<HoldReason>,
+    /// The last run that ended and stands: what a rollback names as seen.
+    pub last_run: Option<RunId>,
+    /// The first of the runs that are being taken back.
+    pub rolling_back: Option<RunId>,
     /// What waits for a person.
     pub waiting: WaitingCounts,
     /// What can be done now; `null` while the thread is not held on this device.
@@ -381,11 +395,16 @@ impl From<pilothouse_engine::ThreadHeader> for ThreadHeader {
             title: header.title,
             workspace: header.workspace,
             selection: header.selection,
+            forked_from: header.lineage.map(|lineage| lineage.parent),
             active: header.active,
             last_status: header.last_run.map(|run| run.status),
+            usage: header.usage,
+            limits: header.limits,
             queue: header.queue,
             queue_revision: header.queue_revision,
             held: header.held,
+            last_run: header.last_run.map(|run| run.id),
+            rolling_back: header.rolling_back,
             waiting: header.waiting,
             affordances: header.affordances.map(Into::into),
             outstanding: header.outstanding,
@@ -394,6 +413,36 @@ impl From<pilothouse_engine::ThreadHeader> for ThreadHeader {
             older: header.older,
         }
     }
+}
+
+/// Tokens used, as the agent counts them.
+#[uniffi::remote(Record)]
+pub struct Usage {
+    /// Tokens read, cached ones included.
+    pub input: u64,
+    /// Of those, tokens read from a cache.
+    pub cached_input: u64,
+    /// Tokens written, reasoning included.
+    pub output: u64,
+    /// Of those, tokens of reasoning.
+    pub reasoning: u64,
+    /// Size of the model's context, if the agent tells.
+    pub context_window: Option<u64>,
+}
+
+/// A window of time in which an account may use so much and no more.
+#[uniffi::remote(Record)]
+pub struct AccountLimit {
+    /// The agent's name for it.
+    pub name: String,
+    /// How much of it is used, percent.
+    pub used_percent: u32,
+    /// How long it is, minutes.
+    pub window_minutes: Option<u64>,
+    /// When it begins anew, Unix ms.
+    pub resets_at_ms: Option<u64>,
+    /// Whether the agent says that it is used up.
+    pub reached: bool,
 }
 
 /// What can be done with a thread now; computed by the rules by which the host decides.
@@ -411,6 +460,22 @@ pub struct Affordances {
     pub interrupt: Offer,
     /// Letting a held queue go on.
     pub release_queue: Offer,
+    /// A thread that begins as this one stands after its last run.
+    pub fork: Offer,
+    /// A thread that begins as this one stood after an earlier run.
+    pub fork_from_run: Offer,
+    /// Taking back the last runs. Files stay as they are.
+    pub rollback: Offer,
+    /// Having the agent shorten its context.
+    pub compact: Offer,
+    /// Another model or effort from the next turn on.
+    pub switch_model: Offer,
+    /// Another mode from the next turn on.
+    pub switch_mode: Offer,
+    /// Pictures with a message.
+    pub send_images: Offer,
+    /// Other files with a message.
+    pub send_files: Offer,
 }
 
 /// Whether something can be done.
@@ -441,6 +506,14 @@ impl From<pilothouse_orchestrator::Affordances> for Affordances {
             restart: given.restart.into(),
             interrupt: given.interrupt.into(),
             release_queue: given.release_queue.into(),
+            fork: given.fork.into(),
+            fork_from_run: given.fork_from_run.into(),
+            rollback: given.rollback.into(),
+            compact: given.compact.into(),
+            switch_model: given.switch_model.into(),
+            switch_mode: given.switch_mode.into(),
+            send_images: given.send_images.into(),
+            send_files: given.send_files.into(),
         }
     }
 }

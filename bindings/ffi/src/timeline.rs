@@ -2,7 +2,7 @@
 
 use pilothouse_domain::Position;
 use pilothouse_domain::{
-    BlobHash, ItemId, ItemStatus, MessageId, NodeId, RequestId, RequestStatus, RunId,
+    BlobHash, ItemId, ItemStatus, MessageId, NodeId, RequestId, RequestStatus, RunId, ThreadId,
     item::{FileAction, TodoEntry},
     request::RequestKind,
     run::ErrorCode,
@@ -113,6 +113,14 @@ pub enum RowContent {
     Compaction,
     Interrupt {
         note: String,
+    },
+    Fork {
+        source: ThreadId,
+        run: RunId,
+    },
+    Rollback {
+        before: RunId,
+        runs: u32,
     },
     Subagent {
         child: Option<NodeId>,

@@ -1,12 +1,12 @@
-//! What an agent can do: the eleven groups and 66 flags of seeds/provider-capability-system.md, each a fact with its
-//! source, the agent's version and a date.
+//! What an agent can do: the eleven groups and 66 flags of seeds/provider-capability-system.md, and a twelfth of ours, each
+//! a fact with its source, the agent's version and a date.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{collections::BTreeMap, fmt};
 
 macro_rules! flags {
     ($($group:ident { $($variant:ident = $name:literal,)* })*) => {
-        /// A flag of the capability system, named as in the seed.
+        /// A flag of the capability system: the seed's, then, as `operations`, those of ours that it lacks.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[expect(missing_docs, reason = "the names are the seed's, which describes them")]
         pub enum CapabilityFlag { $($($variant,)*)* }
@@ -111,6 +111,11 @@ flags! {
         NativeTurnIds = "nativeTurnIds",
         NativeItemIds = "nativeItemIds",
         NativeRequestIds = "nativeRequestIds",
+    }
+    operations {
+        CompactOnRequest = "canCompactOnRequest",
+        ImageInput = "acceptsImages",
+        FileInput = "acceptsFiles",
     }
 }
 
@@ -243,7 +248,7 @@ impl Capabilities {
     }
 }
 
-/// The values of all flags, one character each (`y`, `n`, `u`): 66 bytes on the wire.
+/// The values of all flags, one character each (`y`, `n`, `u`): as many bytes on the wire as there are flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapabilitySet([CapabilityValue; CapabilityFlag::ALL.len()]);
 
@@ -306,17 +311,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_sixty_six_flags_in_eleven_groups_with_distinct_names() {
+    fn the_seeds_sixty_six_flags_in_eleven_groups_come_first_and_all_names_are_distinct() {
         let names: std::collections::BTreeSet<_> =
             CapabilityFlag::ALL.iter().map(|f| f.name()).collect();
         let groups: std::collections::BTreeSet<_> = CapabilityFlag::ALL
             .iter()
             .filter_map(|f| f.name().split('.').next())
             .collect();
-        assert_eq!(
-            (CapabilityFlag::ALL.len(), names.len(), groups.len()),
-            (66, 66, 11)
-        );
+        let ours = CapabilityFlag::ALL
+            .iter()
+            .position(|flag| flag.name().starts_with("operations."));
+        assert_eq!((ours, groups.len()), (Some(66), 12));
+        assert_eq!(names.len(), CapabilityFlag::ALL.len());
     }
 
     #[test]

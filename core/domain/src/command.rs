@@ -5,6 +5,10 @@
 //! | command | scope | preconditions | events | effects | refusals |
 //! |---|---|---|---|---|---|
 //! | `thread.create` | operate | id derives from the command; agent, mode, workspace known | `thread.created` | – | `thread_exists`, `unknown_agent`, `unknown_workspace`, `unsupported_mode`, `invalid` |
+//! | `thread.fork` | operate | id derives from the command; source there; its run ended (not rolled back) with a turn of the agent | `thread.created`, `transfer.recorded` (resolved by the first message's `send_turn`) | – | `thread_exists`, `unknown_thread`, `unknown_run`, `unfit_run`, `unsupported`, `unknown_agent`, `invalid` |
+//! | `thread.rollback` | operate | nothing runs; the last run the person saw; the run ended | `rollback.requested`, later `rollback.ended` | `revert` | `unfit_run`, `stale`, `unknown_run`, `busy`, `unsupported`, `invalid` |
+//! | `thread.compact` | operate | nothing runs; the agent has a conversation | a run without a message | `compact` | `unfit_run`, `busy`, `unsupported`, `invalid` |
+//! | `thread.select` | operate | agent advertises model and effort, as far as it says; mode offered; agent can switch once it has a conversation | `thread.selected` (holds from the next turn on) | – | `unknown_model`, `unknown_effort`, `unsupported_mode`, `unsupported`, `invalid` |
 //! | `message.send` start | operate | thread active | message, run and attempt started; or queued when a run is active | `send_turn` | `unknown_thread`, `full`, `invalid`, `read_only` |
 //! | `message.send` queue | operate | thread active | message, `run.queued` (starts at once when idle and not held) | `send_turn` | the same |
 //! | `message.send` steer | operate | run (active or queued) | message; native steering, or restart by interrupt | `steer` or `interrupt` | `turn_ended` (message is kept at the queue's head, held), `stale`, `unsupported` |
@@ -15,8 +19,8 @@
 //! | `queue.release` | operate | revision | `queue.held{none}`, next run started | `send_turn` | `stale` |
 
 use crate::{
-    AttemptId, CommandId, ContentHash, Cursor, ItemId, MessageId, NoticeId, Refusal, RequestId,
-    RunId, ThreadId, WorkspaceId,
+    AttemptId, CommandId, ContentHash, Cursor, ItemId, MessageId, Mode, NoticeId, Refusal,
+    RequestId, RunId, ThreadId, WorkspaceId,
     request::Answer,
     thread::{Attachment, Selection},
 };
@@ -53,6 +57,44 @@ pub enum CommandBody {
         workspace: WorkspaceId,
         /// What it runs on.
         selection: Selection,
+    },
+    /// Makes a thread that begins as another stood after one of its runs; nothing runs, and the agent is not asked before
+    /// the first message. The thread's id is `command.id.derive("thread")`. Agent, model, effort and mode are the source's.
+    #[serde(rename = "thread.fork")]
+    ThreadFork {
+        /// Its title.
+        title: String,
+        /// The thread it comes from.
+        source: ThreadId,
+        /// The run after which it goes its own way: completed, interrupted or failed. `None` is the last one that has ended
+        /// when the host decides.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
+        /// Which files it works on.
+        workspace: ForkWorkspace,
+    },
+    /// Takes back a run and all after it: the agent forgets them. Files stay as they are.
+    #[serde(rename = "thread.rollback")]
+    ThreadRollback {
+        /// The first run that is taken back; it has ended.
+        before: RunId,
+        /// The last run that the person saw: none is taken back unseen.
+        last: RunId,
+    },
+    /// Asks the agent to shorten its context. It does so in a run of its own, `command.id.derive("run")`.
+    #[serde(rename = "thread.compact")]
+    ThreadCompact,
+    /// Chooses what the thread runs on; all of it, so that two devices never mix halves. Holds from the next turn on.
+    #[serde(rename = "thread.select")]
+    ThreadSelect {
+        /// The model as the agent names it; `None` is the agent's own default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// The effort as the model names it; `None` is the model's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effort: Option<String>,
+        /// What the agent may do without asking.
+        mode: Mode,
     },
     /// Sends a message. The message's id is `command.id.derive("message")`, its run's `command.id.derive("run")`.
     #[serde(rename = "message.send")]
@@ -108,6 +150,10 @@ impl CommandBody {
     /// Names of all commands this version knows, for `welcome`.
     pub const NAMES: &'static [&'static str] = &[
         "thread.create",
+        "thread.fork",
+        "thread.rollback",
+        "thread.compact",
+        "thread.select",
         "message.send",
         "run.interrupt",
         "request.answer",
@@ -119,12 +165,21 @@ impl CommandBody {
     pub fn name(&self) -> &'static str {
         match self {
             Self::ThreadCreate { .. } => "thread.create",
+            Self::ThreadFork { .. } => "thread.fork",
+            Self::ThreadRollback { .. } => "thread.rollback",
+            Self::ThreadCompact => "thread.compact",
+            Self::ThreadSelect { .. } => "thread.select",
             Self::MessageSend { .. } => "message.send",
             Self::RunInterrupt { .. } => "run.interrupt",
             Self::RequestAnswer { .. } => "request.answer",
             Self::QueueRemove { .. } => "queue.remove",
             Self::QueueRelease { .. } => "queue.release",
         }
+    }
+
+    /// Whether it makes the thread it is for, whose id then derives from the command's.
+    pub fn makes_thread(&self) -> bool {
+        matches!(self, Self::ThreadCreate { .. } | Self::ThreadFork { .. })
     }
 
     /// What a device must have been granted to send it.
@@ -134,6 +189,15 @@ impl CommandBody {
             _ => Scope::Operate,
         }
     }
+}
+
+/// Which files a fork works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkWorkspace {
+    /// The same files as its source, as they are now: not as they were after the run it begins at.
+    #[default]
+    SameTree,
 }
 
 /// When a message is to reach the agent.

@@ -2,7 +2,7 @@
 
 use crate::{
     AttemptId, EffectId, MessageId, NativeId, ProviderTurnId, RequestId, RunId, request::Answer,
-    run::RunError,
+    run::RunError, state::EndedRun,
 };
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Effect {
     pub kind: EffectKind,
 }
 
-/// What is to be done. All of these are *process-bound*: after a lost runtime they are not tried again.
+/// What is to be done. All but [`EffectKind::Revert`] are *process-bound*: after a lost runtime they are not tried again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "snake_case")]
 pub enum EffectKind {
@@ -48,6 +48,23 @@ pub enum EffectKind {
         /// The turn, if the agent has named it.
         turn: Option<ProviderTurnId>,
     },
+    /// Have the agent forget runs. *Replay-safe*: what is forgotten already is not forgotten twice.
+    Revert {
+        /// The first of them.
+        before: RunId,
+        /// All of them, oldest first.
+        runs: Vec<RunId>,
+        /// The last run that stands then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        head: Option<EndedRun>,
+    },
+    /// Have the agent shorten its context.
+    Compact {
+        /// The run that stands for it.
+        run: RunId,
+        /// Its attempt.
+        attempt: AttemptId,
+    },
     /// Give an answer to the agent.
     Respond {
         /// The request.
@@ -55,6 +72,13 @@ pub enum EffectKind {
         /// The answer.
         answer: Answer,
     },
+}
+
+impl EffectKind {
+    /// Whether it can be done again when it is not known whether it was done.
+    pub fn is_replay_safe(&self) -> bool {
+        matches!(self, Self::Revert { .. })
+    }
 }
 
 /// What came of an effect. Native ids in it are bound by `ingest` and appear in no event.
@@ -74,6 +98,11 @@ pub enum EffectOutcome {
     TurnEnded,
     /// The agent acknowledged; the terminal comes as an event.
     Acknowledged,
+    /// The agent has shortened its context, and no event of its own says so.
+    Compacted {
+        /// What is left of it, if the agent tells; empty otherwise.
+        summary: String,
+    },
     /// An answer was written to the agent.
     Written,
     /// It was not done.

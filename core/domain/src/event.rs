@@ -3,18 +3,22 @@
 use crate::{
     AttemptId, CommandId, ContentHash, DeviceId, DispatchMode, ItemContent, ItemId, ItemStatus,
     MessageId, NodeId, ProviderThreadId, ProviderTurnId, RequestId, RequestStatus, RunId,
-    RunStatus, RuntimeRequest, SessionId, ThreadId, TurnItem, WorkspaceId,
+    RunStatus, RuntimeRequest, SessionId, ThreadId, TransferId, TurnItem, WorkspaceId,
     capability::Capabilities,
     command::{Notice, Scope},
     item::Body,
-    provider::{ProviderSession, ProviderThread, ProviderThreadStatus, SessionStatus, TurnEnd},
+    provider::{
+        AccountLimit, OfferedModel, ProviderSession, ProviderThread, ProviderThreadStatus,
+        SessionStatus, TurnEnd,
+    },
     request::{Answer, RiskHint},
     run::{
         AttemptReason, AttemptStatus, BackgroundOwner, BlockedOn, Correlation, ExecutionNode,
         NodeStatus, Origin, RunError, Usage,
     },
+    state::EndedRun,
     thread::{Actor, ConversationMessage, Delivery, Lineage, Selection},
-    transfer::PlanArtifact,
+    transfer::{ContextTransfer, PlanArtifact, TransferStatus},
 };
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +41,14 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lineage: Option<Lineage>,
         /// Who made it.
+        actor: Actor,
+    },
+    /// Somebody chose what the thread runs on from the next turn on.
+    #[serde(rename = "thread.selected")]
+    ThreadSelected {
+        /// What.
+        selection: Selection,
+        /// Who.
         actor: Actor,
     },
     /// A message was taken in.
@@ -222,6 +234,22 @@ pub enum Event {
         /// All facts.
         capabilities: Capabilities,
     },
+    /// What the session's agent can run on, as it says itself.
+    #[serde(rename = "session.models")]
+    ModelsOffered {
+        /// The session.
+        session: SessionId,
+        /// The models, in the agent's order.
+        models: Vec<OfferedModel>,
+    },
+    /// How much of the account's limits is used, as the session's agent says.
+    #[serde(rename = "session.limits")]
+    LimitsReported {
+        /// The session.
+        session: SessionId,
+        /// All limits it names.
+        limits: Vec<AccountLimit>,
+    },
     /// A native conversation exists or changed.
     #[serde(rename = "provider_thread.changed")]
     ProviderThreadChanged {
@@ -343,6 +371,38 @@ pub enum Event {
         /// The artifact as it is now.
         plan: PlanArtifact,
     },
+    /// Context is to pass from elsewhere to this thread.
+    #[serde(rename = "transfer.recorded")]
+    TransferRecorded {
+        /// The transfer, pending.
+        transfer: ContextTransfer,
+    },
+    /// A transfer was resolved, or failed.
+    #[serde(rename = "transfer.status")]
+    TransferStatusChanged {
+        /// The transfer.
+        transfer: TransferId,
+        /// Its status.
+        status: TransferStatus,
+    },
+    /// Somebody asked to take back runs; the agent comes first.
+    #[serde(rename = "rollback.requested")]
+    RollbackRequested {
+        /// The first of them.
+        before: RunId,
+        /// How many there are.
+        runs: u32,
+        /// Who.
+        actor: Actor,
+    },
+    /// Runs were taken back, or not.
+    #[serde(rename = "rollback.ended")]
+    RollbackEnded {
+        /// The first of them.
+        before: RunId,
+        /// What came of it.
+        outcome: RollbackOutcome,
+    },
     /// A person is to be told something.
     #[serde(rename = "notice.raised")]
     NoticeRaised {
@@ -372,6 +432,25 @@ pub enum Event {
     DeviceRevoked {
         /// The device.
         device: DeviceId,
+    },
+}
+
+/// What came of taking back runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "outcome")]
+pub enum RollbackOutcome {
+    /// The agent has forgotten them. Files are as they were.
+    Applied {
+        /// Which, oldest first; they are `rolled_back`.
+        runs: Vec<RunId>,
+        /// The last run that stands.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        head: Option<EndedRun>,
+    },
+    /// Nothing was taken back.
+    Refused {
+        /// Why.
+        error: RunError,
     },
 }
 

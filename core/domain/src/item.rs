@@ -1,8 +1,8 @@
 //! Items: what a timeline draws, one ordered list per thread.
 
 use crate::{
-    BlobHash, ItemId, MessageId, NodeId, PlanId, RequestId, RunId, limits, run::ErrorCode,
-    thread::Attachment,
+    BlobHash, ItemId, MessageId, NodeId, PlanId, RequestId, RunId, ThreadId, limits,
+    run::ErrorCode, thread::Attachment,
 };
 use serde::{Deserialize, Serialize};
 
@@ -263,6 +263,20 @@ pub enum ItemContent {
         /// What was reported.
         note: String,
     },
+    /// The thread begins as another stood: open until the agent has the copy.
+    Fork {
+        /// The thread it comes from.
+        source: ThreadId,
+        /// The run after which it goes its own way.
+        run: RunId,
+    },
+    /// Runs were taken back: the agent has forgotten them, files are as they were.
+    Rollback {
+        /// The first of them.
+        before: RunId,
+        /// How many there were.
+        runs: u32,
+    },
     /// A subagent.
     Subagent {
         /// Its node.
@@ -382,6 +396,8 @@ impl ItemContent {
             | Self::Approval { .. }
             | Self::Error { .. }
             | Self::Interrupt { .. }
+            | Self::Fork { .. }
+            | Self::Rollback { .. }
             | Self::ModelRerouted { .. } => Vec::new(),
         }
     }

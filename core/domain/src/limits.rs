@@ -10,6 +10,14 @@ pub const LIVE_NODES: usize = 256;
 pub const LIVE_TREE: usize = 64;
 /// Checkpoints, ended provider threads and pending transfers that the state remembers, each.
 pub const REMEMBERED: usize = 16;
+/// Runs that one rollback takes back.
+pub const ROLLED_BACK: usize = 256;
+/// Models of an agent that are kept, and efforts of each; of more the first ones are.
+pub const OFFERED_MODELS: usize = 64;
+/// Limits of an account that are kept.
+pub const ACCOUNT_LIMITS: usize = 8;
+/// Bytes of a model's or an effort's name.
+pub const MODEL_NAME: usize = 200;
 /// Bytes of a body that stands in an event; a longer one is stored by hash with head and tail.
 pub const INLINE_BODY: usize = 4 * 1024;
 /// Bytes of head and of tail kept beside the hash of a stored body.
@@ -18,6 +26,12 @@ pub const BODY_EDGE: usize = 1024;
 pub const ITEM_TEXT: usize = 64 * 1024 * 1024;
 /// Bytes of a person's message.
 pub const MESSAGE_TEXT: usize = 256 * 1024;
+/// Files that go with one message.
+pub const ATTACHMENTS: usize = 20;
+/// Bytes of one of them.
+pub const ATTACHMENT_BYTES: u64 = 10 * 1024 * 1024;
+/// Characters of a file's name.
+pub const FILE_NAME_CHARS: usize = 200;
 /// Characters of a title.
 pub const TITLE_CHARS: usize = 200;
 /// Bytes of a request's subject; a larger one is still a request, but never approvable in one tap.

@@ -25,6 +25,48 @@ pub struct ProviderSession {
     /// Version of the capabilities it last sent; grows.
     #[serde(default)]
     pub capability_version: u32,
+    /// Models it can be given, in the agent's order; empty if it does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<OfferedModel>,
+    /// Limits of the account that it works with, as it last said; empty if it does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<AccountLimit>,
+}
+
+/// A window of time in which an account may use so much and no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountLimit {
+    /// The agent's name for it, e.g. `codex primary`.
+    pub name: String,
+    /// How much of it is used, percent; over 100 where the agent says so.
+    pub used_percent: u32,
+    /// How long it is, minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_minutes: Option<u64>,
+    /// When it begins anew, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets_at_ms: Option<u64>,
+    /// Whether the agent says that it is used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reached: bool,
+}
+
+/// A model that an agent offers. Bounded by [`limits::OFFERED_MODELS`](crate::limits::OFFERED_MODELS).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedModel {
+    /// As it is chosen.
+    pub id: String,
+    /// For a person.
+    pub name: String,
+    /// Efforts it takes, from the least; empty if it takes none or the agent does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub efforts: Vec<String>,
+    /// The effort it has if none is chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_effort: Option<String>,
+    /// Whether the agent takes it if none is chosen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_default: bool,
 }
 
 /// Where a session stands.

@@ -5,7 +5,7 @@ use crate::{
     Incarnation, ItemContent, ItemStatus,
     capability::Capabilities,
     item::TodoEntry,
-    provider::TurnStatus,
+    provider::{AccountLimit, OfferedModel, TurnStatus},
     request::{LostReason, RequestKind, Subject},
     run::{RunError, Usage},
 };
@@ -78,6 +78,16 @@ pub enum ProviderEventKind {
         version: String,
         /// What it can do.
         capabilities: Capabilities,
+    },
+    /// What it can run on.
+    ModelsOffered {
+        /// The models, in the agent's order.
+        models: Vec<OfferedModel>,
+    },
+    /// How much of the account's limits is used: all that it names.
+    Limits {
+        /// The limits.
+        limits: Vec<AccountLimit>,
     },
     /// The agent's process or connection is gone.
     SessionEnded {

@@ -15,6 +15,9 @@ pub enum Refusal {
     Unsupported {
         /// What it lacks.
         capability: CapabilityFlag,
+        /// What a person can do instead, if there is something.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<Fallback>,
     },
     /// The agent cannot be given that mode.
     #[error("agent `{agent}` has no mode {}", mode.name())]
@@ -105,6 +108,14 @@ pub enum Refusal {
         /// The run.
         run: RunId,
     },
+    /// The run is there, and this cannot be done with it.
+    #[error("run {run} {unfit}")]
+    UnfitRun {
+        /// The run.
+        run: RunId,
+        /// Why not.
+        unfit: Unfit,
+    },
     /// No such request.
     #[error("no such request {request}")]
     UnknownRequest {
@@ -118,6 +129,22 @@ pub enum Refusal {
         agent: AgentName,
         /// Those there are.
         known: Vec<AgentName>,
+    },
+    /// The agent has no such model.
+    #[error("the agent has no model `{model}` (near it: {})", nearest.join(", "))]
+    UnknownModel {
+        /// The name.
+        model: String,
+        /// At most five of those it has, the most alike first.
+        nearest: Vec<String>,
+    },
+    /// The model takes no such effort.
+    #[error("the model takes no effort `{effort}` (it takes: {})", known.join(", "))]
+    UnknownEffort {
+        /// The word.
+        effort: String,
+        /// Those it takes, the most alike first.
+        known: Vec<String>,
     },
     /// No such workspace.
     #[error("no workspace `{workspace}` on this host (it has: {})", known.iter().map(WorkspaceId::as_str).collect::<Vec<_>>().join(", "))]
@@ -152,6 +179,63 @@ pub enum Refusal {
         /// Its name.
         name: String,
     },
+}
+
+/// What a person can do where an agent lacks something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// Put the message into the queue.
+    Queue,
+    /// Fork from the last run instead.
+    ForkHead,
+    /// Fork from the run before instead: this thread stays, the other goes on from there.
+    ForkBefore,
+    /// Put the file into the workspace and name it in words.
+    NameFile,
+    /// Begin a new thread and say what it has to know; handing over the context is not offered yet.
+    NewThread,
+}
+
+impl Fallback {
+    /// It in words, as a next step.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Queue => "send it to the queue instead",
+            Self::ForkHead => "fork from the last run instead",
+            Self::ForkBefore => "fork from the run before it instead",
+            Self::NameFile => "put the file into the workspace and name it in your message",
+            Self::NewThread => "make a new thread and tell it what it has to know",
+        }
+    }
+}
+
+/// Why something cannot be done with a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unfit {
+    /// It waits in the queue.
+    Queued,
+    /// It has not ended.
+    GoesOn,
+    /// It was taken out of the queue.
+    Cancelled,
+    /// It was taken back.
+    RolledBack,
+    /// The agent never took it up.
+    NeverBegan,
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Queued => "is still queued",
+            Self::GoesOn => "has not ended",
+            Self::Cancelled => "was taken out of the queue",
+            Self::RolledBack => "was taken back",
+            Self::NeverBegan => "was never taken up by the agent",
+        })
+    }
 }
 
 /// What became of a request that cannot be answered.
@@ -195,6 +279,11 @@ pub enum StaleWhat {
         /// Its revision now.
         now: u64,
     },
+    /// The last run is another.
+    LastRun {
+        /// Which, if any.
+        now: Option<RunId>,
+    },
     /// A tool runs that the person did not agree to stop.
     RunningItem {
         /// The item.
@@ -209,6 +298,7 @@ impl std::fmt::Display for StaleWhat {
             Self::Attempt => f.write_str("the run was restarted"),
             Self::Run { .. } => f.write_str("another run is active"),
             Self::QueueRevision { .. } => f.write_str("the queue was changed"),
+            Self::LastRun { .. } => f.write_str("another run has ended since"),
             Self::RunningItem { .. } => {
                 f.write_str("something is running that was not agreed to be stopped")
             }
@@ -243,8 +333,11 @@ impl Refusal {
             Self::ThreadExists { .. } => "thread_exists",
             Self::ReadOnly { .. } => "read_only",
             Self::UnknownRun { .. } => "unknown_run",
+            Self::UnfitRun { .. } => "unfit_run",
             Self::UnknownRequest { .. } => "unknown_request",
             Self::UnknownAgent { .. } => "unknown_agent",
+            Self::UnknownModel { .. } => "unknown_model",
+            Self::UnknownEffort { .. } => "unknown_effort",
             Self::UnknownWorkspace { .. } => "unknown_workspace",
             Self::Full { .. } => "full",
             Self::Invalid { .. } => "invalid",
@@ -264,17 +357,27 @@ impl Refusal {
             } => "release the queue to send it as a new run, or remove it",
             Self::TurnEnded { .. } => "nothing is running any more",
             Self::Forbidden { .. } => "grant the scope on the host, or use another device",
+            Self::Unsupported {
+                fallback: Some(fallback),
+                ..
+            } => fallback.words(),
             Self::Unsupported { .. } | Self::UnsupportedMode { .. } => {
                 "choose another way or another agent"
             }
+            Self::UnfitRun {
+                unfit: Unfit::GoesOn | Unfit::Queued,
+                ..
+            } => "wait until it has ended, or stop it",
+            Self::UnfitRun { .. } => "name another run",
             Self::NotRespondable { .. } | Self::AlreadyAnswered { .. } => "nothing is to be done",
             Self::UnknownCommand { .. } => "update the host",
             Self::ReadOnly { .. } => "update this program",
             Self::Full { .. } => "wait until something ends, or remove something from the queue",
             Self::Expired => "decide anew",
-            Self::UnknownAgent { .. } | Self::UnknownWorkspace { .. } => {
-                "name one of those there are"
-            }
+            Self::UnknownAgent { .. }
+            | Self::UnknownModel { .. }
+            | Self::UnknownEffort { .. }
+            | Self::UnknownWorkspace { .. } => "name one of those there are",
             Self::UnknownThread { .. }
             | Self::ThreadExists { .. }
             | Self::UnknownRun { .. }

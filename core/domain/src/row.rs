@@ -9,7 +9,7 @@ use crate::{
     request::RuntimeRequest,
     run::{BlockedOn, ExecutionNode, Run, RunAttempt, RunStatus},
     state::EndedRun,
-    thread::ConversationMessage,
+    thread::{ConversationMessage, Lineage},
     transfer::PlanArtifact,
 };
 use serde::{Deserialize, Serialize};
@@ -120,6 +120,9 @@ pub struct ThreadSummary {
     /// Its agent does not ask before it acts, and runs in this; `None` for one that asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
+    /// The thread it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<Lineage>,
     /// The run being worked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<ActiveSummary>,

@@ -14,6 +14,7 @@ use crate::{
     request::RequestKind,
     run::{AttemptStatus, BlockedOn, NodeKind, NodeStatus, Origin, RunError},
     thread::{Lifecycle, Lineage, Selection},
+    transfer::TransferKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,8 +58,11 @@ pub struct ThreadState {
     pub last_run: Option<EndedRun>,
     /// The last checkpoints (`draft`).
     pub checkpoints: Vec<CheckpointSlot>,
-    /// Transfers to be resolved by the next run (`draft`).
-    pub transfers: Vec<TransferId>,
+    /// Transfers to be resolved by the next run.
+    pub transfers: Vec<TransferSlot>,
+    /// The first of the runs that are being taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<RunId>,
     /// Ordinal of the next run to start.
     pub next_ordinal: u32,
     /// Arrival of the next item.
@@ -368,6 +372,39 @@ pub struct EndedRun {
     pub status: RunStatus,
 }
 
+/// A transfer that is to be resolved by the next run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "TransferSlotTuple", into = "TransferSlotTuple")]
+pub struct TransferSlot {
+    /// The transfer.
+    pub id: TransferId,
+    /// What for.
+    pub kind: TransferKind,
+    /// The thread it comes from.
+    pub source: ThreadId,
+    /// The last run of it that is part of the context.
+    pub run: Option<RunId>,
+}
+
+type TransferSlotTuple = (TransferId, TransferKind, ThreadId, Option<RunId>);
+
+impl From<TransferSlot> for TransferSlotTuple {
+    fn from(slot: TransferSlot) -> Self {
+        (slot.id, slot.kind, slot.source, slot.run)
+    }
+}
+
+impl From<TransferSlotTuple> for TransferSlot {
+    fn from((id, kind, source, run): TransferSlotTuple) -> Self {
+        Self {
+            id,
+            kind,
+            source,
+            run,
+        }
+    }
+}
+
 /// A checkpoint (`draft`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointSlot {
@@ -400,6 +437,7 @@ impl ThreadState {
             last_run: None,
             checkpoints: Vec::new(),
             transfers: Vec::new(),
+            rollback: None,
             next_ordinal: 1,
             next_arrival: 1,
             read_only: None,
@@ -432,6 +470,11 @@ impl ThreadState {
             Cap::Nodes => self.nodes.len() >= limits::LIVE_TREE,
             Cap::Items => self.nodes.len() + self.items.len() >= limits::LIVE_NODES,
         }
+    }
+
+    /// Whether a run can start: none is active, and none is being taken back.
+    pub fn rests(&self) -> bool {
+        self.active.is_none() && self.rollback.is_none()
     }
 
     /// The open request of that id.

@@ -90,6 +90,9 @@ pub struct ContextTransfer {
     pub base_point: Option<Cursor>,
     /// Up to where in it.
     pub source_point: Cursor,
+    /// The last run of it that is part of the context, where that is less than all up to `source_point`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_run: Option<RunId>,
     /// Where it stands.
     pub status: TransferStatus,
 }
@@ -130,8 +133,9 @@ pub enum TransferStatus {
 pub struct ContextHandoff {
     /// How.
     pub strategy: HandoffStrategy,
-    /// By which channel.
-    pub channel: HandoffChannel,
+    /// By which channel; `None` for a native one, which says nothing to the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<HandoffChannel>,
     /// The conversation that was told.
     pub target: ProviderThreadId,
     /// The exact text.

@@ -7,7 +7,7 @@ use crate::{
 };
 use pilothouse_domain::{
     BlobHash, CommandBody, CommandId, ContentHash, Cursor, Digest, HostId, Position, Refusal,
-    RequestId, RequestStatus, RuntimeRequest, ThreadId, command::Notice,
+    RequestId, RequestStatus, RuntimeRequest, ThreadId, command::Notice, provider::OfferedModel,
 };
 use pilothouse_orchestrator::Decision;
 use pilothouse_store::{ThreadFilter, ThreadPlace};
@@ -213,6 +213,13 @@ pub enum Query {
         /// The thread.
         thread: ThreadId,
     },
+    /// Models that a thread's agent offers, as far as it has said so in this thread; from what is held.
+    Models {
+        /// The host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
+    },
     /// What came of a command of this device, as far as it is still known.
     Outcome {
         /// The command.
@@ -250,6 +257,8 @@ pub enum Page {
         /// The place.
         cursor: Cursor,
     },
+    /// Models, in the agent's order; none if it has not said.
+    Models(Vec<OfferedModel>),
     /// What came of a command.
     Outcome {
         /// Its place in the outbox, while it is there.

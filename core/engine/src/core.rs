@@ -119,6 +119,7 @@ impl Core {
                 };
                 let mut overlay =
                     shared.overlay(reads, host, stored.state.clone(), &outstanding, &held)?;
+                crate::further::add(reads, &mut overlay.further, &command)?;
                 let policy = shared.policy(reads, host)?;
                 let device = reads.host(host)?.map(|row| row.device).unwrap_or_default();
                 overlay.add(&command, By::Device { device }, policy.as_ref());
@@ -335,7 +336,7 @@ fn open_error(dir: &Path, error: &StoreError) -> CoreError {
 }
 
 fn thread_of(id: CommandId, new: &NewCommand) -> Result<ThreadId, SubmitError> {
-    let makes_one = matches!(new.body, CommandBody::ThreadCreate { .. });
+    let makes_one = new.body.makes_thread();
     match new.thread {
         None if makes_one => Ok(id.derive("thread")),
         Some(thread) if !makes_one => Ok(thread),
@@ -372,7 +373,7 @@ fn check(reads: &Reading<'_>, host: HostId, command: &Command) -> Result<(), Sub
                 return Err(invalid("text", "there is nothing to send".to_owned()));
             }
         }
-        CommandBody::ThreadCreate { title, .. } => {
+        CommandBody::ThreadCreate { title, .. } | CommandBody::ThreadFork { title, .. } => {
             if title.chars().count() > limits::TITLE_CHARS {
                 let most = limits::TITLE_CHARS;
                 return Err(invalid(
@@ -393,6 +394,9 @@ fn check(reads: &Reading<'_>, host: HostId, command: &Command) -> Result<(), Sub
             }
         }
         CommandBody::RunInterrupt { .. }
+        | CommandBody::ThreadRollback { .. }
+        | CommandBody::ThreadCompact
+        | CommandBody::ThreadSelect { .. }
         | CommandBody::QueueRemove { .. }
         | CommandBody::QueueRelease { .. } => {}
     }

@@ -28,6 +28,7 @@ mod diff;
 mod error;
 mod feed;
 mod follow;
+mod further;
 mod hosts;
 mod incoming;
 mod live;

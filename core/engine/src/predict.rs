@@ -2,16 +2,27 @@
 
 use crate::api::Prediction;
 use pilothouse_domain::{
-    Command, CommandBody, CommandId, Policy, Row, RowKey, RuntimeRequest, ThreadState,
-    row::RowKind, run::Run, thread::Actor, thread::ConversationMessage,
+    Command, CommandId, Policy, Row, RowKey, RuntimeRequest, ThreadState, row::RowKind, run::Run,
+    thread::Actor, thread::ConversationMessage,
 };
-use pilothouse_orchestrator::{Lookups, Rows, apply, decide, lookups, project};
+use pilothouse_orchestrator::{
+    Lookups, RollbackRuns, Rows, SourceThread, apply, decide, lookups, project,
+};
 use std::collections::BTreeMap;
 
 /// What predictions are made from, besides the thread's state.
 pub(crate) trait Held {
     /// A row of the thread, as stored.
     fn row(&self, key: RowKey) -> Option<Row>;
+}
+
+/// What predictions need besides the rows that a command names, as far as it is held: by the command.
+#[derive(Default)]
+pub(crate) struct Further {
+    /// The threads that forks come from.
+    pub(crate) sources: BTreeMap<CommandId, SourceThread>,
+    /// What rollbacks take back.
+    pub(crate) taken_back: BTreeMap<CommandId, RollbackRuns>,
 }
 
 impl<F: Fn(RowKey) -> Option<Row>> Held for F {
@@ -27,6 +38,7 @@ pub(crate) struct Overlay<'a> {
     /// What each command leads to, in order.
     pub(crate) predictions: Vec<(CommandId, Prediction)>,
     rows: Draft<'a>,
+    pub(crate) further: Further,
 }
 
 /// Rows written by predictions, over those stored.
@@ -52,6 +64,7 @@ impl<'a> Overlay<'a> {
     /// A thread as it is stored. `alike` says whether host and device decide by the same rules.
     pub(crate) fn new(state: Option<ThreadState>, held: &'a dyn Held) -> Self {
         Self {
+            further: Further::default(),
             state,
             predictions: Vec::new(),
             rows: Draft {
@@ -77,7 +90,7 @@ impl<'a> Overlay<'a> {
         let Some(policy) = policy else {
             return Prediction::SavedOnly;
         };
-        if self.state.is_none() && matches!(command.body, CommandBody::ThreadCreate { .. }) {
+        if self.state.is_none() && command.body.makes_thread() {
             self.state = Some(ThreadState::empty(command.thread));
         }
         let Some(state) = &self.state else {
@@ -112,6 +125,18 @@ impl<'a> Overlay<'a> {
                 Some(Row::Message(message)) => found.messages.push(message),
                 _ => return None,
             }
+        }
+        if let Some(id) = keys.session {
+            match self.rows.get(RowKind::Session.key(id.as_bytes())) {
+                Some(Row::Session(session)) => found.models = session.models,
+                _ => return None,
+            }
+        }
+        if keys.source.is_some() {
+            found.source = Some(Box::new(self.further.sources.get(&command.id)?.clone()));
+        }
+        if keys.rollback.is_some() {
+            found.rollback = Some(Box::new(self.further.taken_back.get(&command.id)?.clone()));
         }
         Some(found)
     }

@@ -14,7 +14,7 @@ use pilothouse_domain::{
     row::RowKind,
 };
 use pilothouse_store::StoreError;
-use pilothouse_wire::message::{BLOB_CHUNK, Query as WireQuery, QueryResult as WireResult};
+use pilothouse_wire::message::{BLOB_CHUNK, Base64, Query as WireQuery, QueryResult as WireResult};
 use std::{sync::mpsc, time::Duration};
 
 /// How long a host's answer is waited for.
@@ -69,6 +69,25 @@ impl Core {
                         digest: snapshot.state.digest(&snapshot.cursor),
                         cursor: snapshot.cursor,
                     }),
+                    None => Err(QueryError::UnknownThread { host, thread }),
+                }
+            }
+            Query::Models { host, thread } => {
+                let found = self.read(|reads| {
+                    let Some((held_by, snapshot)) = reads.state(thread)? else {
+                        return Ok(None);
+                    };
+                    let session = snapshot.state.session.map(|session| session.id);
+                    let key = session.map(|id| RowKind::Session.key(id.as_bytes()));
+                    let row = match key {
+                        Some(key) => reads.row(thread, key)?,
+                        None => None,
+                    };
+                    Ok(Some((held_by, row)))
+                })?;
+                match found.filter(|(held_by, _)| *held_by == host) {
+                    Some((_, Some(Row::Session(session)))) => Ok(Page::Models(session.models)),
+                    Some(_) => Ok(Page::Models(Vec::new())),
                     None => Err(QueryError::UnknownThread { host, thread }),
                 }
             }
@@ -186,6 +205,33 @@ impl Core {
                 bytes,
             });
         }
+    }
+
+    /// Brings a file to a host, so that a message can name it; gives its address. Waits for the host, at most 10 s for each
+    /// part of 256 KiB: call it from a thread that may wait. A file that is there already is not sent again.
+    ///
+    /// # Errors
+    /// [`QueryError`], with whether and when to try again.
+    pub fn upload(&self, host: HostId, bytes: &[u8]) -> Result<BlobHash, QueryError> {
+        let (hash, total) = (BlobHash::of(bytes), bytes.len() as u64);
+        let mut at = 0;
+        // Each round brings it further, or it is given up: a host that always says the same would be asked for ever.
+        for _ in 0..=bytes.len() / BLOB_CHUNK as usize + 1 {
+            let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+            let to = from.saturating_add(BLOB_CHUNK as usize).min(bytes.len());
+            let part = WireQuery::PutBlob {
+                hash,
+                offset: at,
+                total,
+                data: Base64(bytes[from..to].to_vec()),
+            };
+            match self.ask_host(host, part)? {
+                WireResult::PutBlob { complete: true, .. } => return Ok(hash),
+                WireResult::PutBlob { have, .. } if have <= total => at = have,
+                _ => return Err(unfitting()),
+            }
+        }
+        Err(unfitting())
     }
 
     fn request(&self, host: HostId, thread: Option<ThreadId>, request: RequestId) -> QueryResult {

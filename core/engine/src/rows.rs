@@ -7,11 +7,12 @@ use pilothouse_domain::{
     event::HoldReason,
     item::{FileAction, TodoEntry},
     policy::Sandbox,
+    provider::AccountLimit,
     request::{Answer, Question, RequestKind, RequestOption, RiskHint},
     row::WaitingCounts,
-    run::{BlockedOn, ErrorCode},
+    run::{BlockedOn, ErrorCode, Usage},
     state::EndedRun,
-    thread::{Attachment, Delivery, Selection},
+    thread::{Attachment, Delivery, Lineage, Selection},
 };
 use pilothouse_store::ThreadPlace;
 
@@ -240,6 +241,14 @@ pub enum RowContent {
     Interrupt {
         note: String,
     },
+    Fork {
+        source: ThreadId,
+        run: RunId,
+    },
+    Rollback {
+        before: RunId,
+        runs: u32,
+    },
     Subagent {
         child: Option<NodeId>,
         title: String,
@@ -290,16 +299,24 @@ pub struct ThreadHeader {
     pub workspace: Option<WorkspaceId>,
     /// What it runs on.
     pub selection: Option<Selection>,
+    /// The thread it came from.
+    pub lineage: Option<Lineage>,
     /// The run being worked on.
     pub active: Option<ActiveRow>,
     /// The last run that ended.
     pub last_run: Option<EndedRun>,
+    /// Tokens of the run being worked on, or of the last one that ended, as far as the agent has counted.
+    pub usage: Option<Usage>,
+    /// Limits of the account that its agent works with, as it last said.
+    pub limits: Vec<AccountLimit>,
     /// Runs that wait, in order, predicted ones last.
     pub queue: Vec<QueueRow>,
     /// The queue's revision, which queue edits name.
     pub queue_revision: u64,
     /// Why the queue does not go on.
     pub held: Option<HoldReason>,
+    /// The first of the runs that are being taken back.
+    pub rolling_back: Option<RunId>,
     /// Requests that wait for a person here.
     pub waiting: WaitingCounts,
     /// What can be offered now; `None` while the thread's state is not held.

@@ -4,6 +4,7 @@ use crate::{
     actor::Message,
     api::{CoreConfig, LogLevel, Platform},
     delivery::{Delivery, ObservationId, lock},
+    further,
     live::Live,
     predict::{Held, Overlay},
     rows::{DeliveryState, LinkState},
@@ -211,6 +212,7 @@ impl Shared {
         let device = reads.host(host)?.map(|row| row.device).unwrap_or_default();
         let mut overlay = Overlay::new(state, held);
         for waiting in outstanding.iter().filter(|held| held.is_on_its_way()) {
+            further::add(reads, &mut overlay.further, &waiting.command)?;
             overlay.add(&waiting.command, Actor::Device { device }, policy.as_ref());
         }
         Ok(overlay)

@@ -2,11 +2,13 @@
 
 use crate::open_text::OpenTexts;
 use pilothouse_domain::{
-    ItemId, RequestId, Row, RowKey, RuntimeRequest, ThreadId, TurnItem,
+    ItemId, RequestId, Row, RowKey, RunId, RuntimeRequest, SessionId, ThreadId, TurnItem,
     binding::{BindingKey, BindingTarget},
+    limits,
+    provider::OfferedModel,
     row::RowKind,
 };
-use pilothouse_orchestrator::{Bindings, LookupKeys, Lookups};
+use pilothouse_orchestrator::{Bindings, LookupKeys, Lookups, RollbackRuns, rollback_of};
 use pilothouse_store::{LedgerTx, StoreError, ThreadBindings};
 
 /// Live text of the transaction at work, in order: thread, entry before it, item, text.
@@ -61,6 +63,36 @@ impl Bindings for View<'_> {
     fn last_items(&self, most: usize) -> Vec<TurnItem> {
         self.stored.last_items(most)
     }
+}
+
+/// The models that a session's agent offers.
+pub(crate) fn models(
+    tx: &LedgerTx<'_>,
+    thread: ThreadId,
+    session: SessionId,
+) -> Result<Vec<OfferedModel>, StoreError> {
+    Ok(
+        match tx.row(thread, RowKind::Session.key(session.as_bytes()))? {
+            Some(Row::Session(row)) => row.models,
+            _ => Vec::new(),
+        },
+    )
+}
+
+/// What a rollback from a run on takes back; `None` if there is no such run.
+pub(crate) fn taken_back(
+    tx: &LedgerTx<'_>,
+    thread: ThreadId,
+    before: RunId,
+) -> Result<Option<RollbackRuns>, StoreError> {
+    let Some(Row::Run(first)) = tx.row(thread, RowKind::Run.key(before.as_bytes()))? else {
+        return Ok(None);
+    };
+    // A run without an ordinal has not begun: nothing came after it.
+    let from = first.ordinal.unwrap_or(u32::MAX);
+    let runs = tx.runs_from(thread, from, limits::ROLLED_BACK + 1)?;
+    let head = tx.run_standing_before(thread, from)?;
+    Ok(Some(rollback_of(first, runs, head)))
 }
 
 /// Reads the rows that a decision needs.

@@ -1,6 +1,6 @@
 //! What a ledger does before it takes anything: agents of an earlier life are killed, what they were doing is marked as
 //! lost, and effects that were cut between doing and recording get the outcome `unknown`, unless it is certain that they were
-//! never begun. Prompts are never sent again.
+//! never begun, or they can be done again without harm. Prompts are never sent again.
 
 use crate::work::Work;
 use pilothouse_domain::{EffectOutcome, request::LostReason};
@@ -36,8 +36,10 @@ pub(crate) fn kill_left_behind(pid_dir: &Path) {
 pub(crate) fn mark_lost(work: &mut Work, tx: &mut LedgerTx<'_>) -> Result<(), StoreError> {
     tx.prune_outcomes(work.now_ms())?;
     for stored in tx.unfinished_effects()? {
-        if !work.never_sent(tx, &stored)? {
-            let StoredEffect { thread, effect, .. } = &stored;
+        let StoredEffect { thread, effect, .. } = &stored;
+        if effect.kind.is_replay_safe() {
+            work.do_again(*thread, effect.clone());
+        } else if !work.never_sent(tx, &stored)? {
             work.outcome(tx, *thread, effect, None, &EffectOutcome::Unknown)?;
         }
     }

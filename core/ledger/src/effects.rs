@@ -3,8 +3,8 @@
 //! The steps of an interrupt beyond the protocol's run beside it, because the turn they wait for may never end.
 
 use crate::{
-    escalation,
-    plan::{Conversation, Plan, SendPlan},
+    escalation, files,
+    plan::{Conversation, ForkPlan, OpenPlan, Plan, SendPlan},
     runtimes::{Running, Runtimes, SessionFacts, session_event},
     work::Past,
     writer::Job,
@@ -16,10 +16,12 @@ use pilothouse_domain::{
     run::{ErrorCode, RunError},
 };
 use pilothouse_providers::contract::{
-    History, InterruptError, OpenError, OpenThread, RespondError, Response, SendError, SendTurn,
-    Steer, SteerError,
+    ForkThread, History, InterruptError, OpenError, OpenThread, RespondError, Response, SendError,
+    SendTurn, Steer, SteerError,
 };
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration,
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// Turns that are read back when a conversation is resumed.
@@ -34,6 +36,8 @@ pub(crate) struct EffectRunner {
     runtimes: Arc<Runtimes>,
     jobs: mpsc::WeakSender<Job>,
     runtime: tokio::runtime::Handle,
+    /// The ledger's directory, where files of messages are laid out.
+    dir: PathBuf,
     threads: BTreeMap<ThreadId, mpsc::UnboundedSender<Step>>,
 }
 
@@ -50,11 +54,13 @@ impl EffectRunner {
         runtimes: Arc<Runtimes>,
         jobs: mpsc::WeakSender<Job>,
         runtime: tokio::runtime::Handle,
+        dir: PathBuf,
     ) -> Self {
         Self {
             runtimes,
             jobs,
             runtime,
+            dir,
             threads: BTreeMap::new(),
         }
     }
@@ -66,6 +72,7 @@ impl EffectRunner {
             thread,
             runtimes: Arc::clone(&self.runtimes),
             jobs: self.jobs.clone(),
+            dir: self.dir.clone(),
         };
         let queue = self.threads.entry(thread).or_insert_with(|| {
             let (queue, inbox) = mpsc::unbounded_channel();
@@ -85,16 +92,17 @@ impl EffectRunner {
 
 /// The effects of one thread, in order.
 #[derive(Clone)]
-struct Lane {
+pub(crate) struct Lane {
     thread: ThreadId,
-    runtimes: Arc<Runtimes>,
+    pub(crate) runtimes: Arc<Runtimes>,
     jobs: mpsc::WeakSender<Job>,
+    dir: PathBuf,
 }
 
 /// What came of an effect, and in which session.
-struct Done {
-    session: Option<SessionFacts>,
-    outcome: EffectOutcome,
+pub(crate) struct Done {
+    pub(crate) session: Option<SessionFacts>,
+    pub(crate) outcome: EffectOutcome,
 }
 
 impl Lane {
@@ -301,6 +309,8 @@ impl Lane {
                     outcome,
                 }
             }
+            Plan::Revert { open, from } => self.revert(open, from).await,
+            Plan::Compact(open) => self.compact(open).await,
             Plan::Unreadable { problem } => failed(None, ErrorCode::Start, &problem),
             Plan::NotYet | Plan::Gone => Done {
                 session: None,
@@ -310,56 +320,27 @@ impl Lane {
     }
 
     async fn send(&self, plan: SendPlan) -> Done {
-        let agent = &plan.selection.agent;
-        let known = plan.conversation.as_ref();
-        let opens = OpenThread {
-            resume: known.map(|known| known.native.clone()),
-            cwd: plan.cwd.clone(),
-            selection: plan.selection.clone(),
+        let attachments = match files::lay_out(self.dir.clone(), plan.attachments).await {
+            Ok(attachments) => attachments,
+            Err(problem) => return failed(None, ErrorCode::Start, &problem),
         };
-        let running = match self
-            .runtimes
-            .ensure(agent, &plan.workspace, self.thread, opens)
-            .await
-        {
-            Ok(running) => running,
-            Err(error) => return failed(None, ErrorCode::Start, &error.to_string()),
-        };
-        if plan.session != Some(running.facts.incarnation) {
-            let ready = ProviderEventKind::SessionReady {
-                incarnation: running.facts.incarnation,
-                version: running.version.clone(),
-                capabilities: running.runtime.capabilities(),
-            };
-            if !self.tell(&running, session_event(ready, None)).await {
-                return failed(Some(&running), ErrorCode::Start, "the ledger is closing");
-            }
-        }
-        let native = match self.conversation(&running, &plan).await {
-            Ok(native) => native,
+        let (running, native) = match self.open(&plan.open).await {
+            Ok(opened) => opened,
             Err(done) => return done,
         };
         let turn = SendTurn {
             thread: native.clone(),
             client_id: plan.message.to_string(),
             text: plan.text,
-            attachments: plan.attachments,
-            selection: plan.selection,
+            attachments,
+            selection: plan.open.selection,
         };
         let outcome = match running.runtime.send_turn(turn).await {
             Ok(accepted) => EffectOutcome::TurnAccepted {
                 native_thread: native,
                 native_turn: accepted.turn,
             },
-            Err(SendError::Steered { .. }) => EffectOutcome::Steered,
-            Err(error @ SendError::Busy) => EffectOutcome::Failed {
-                error: RunError {
-                    code: ErrorCode::Agent,
-                    message: error.to_string(),
-                },
-            },
-            Err(SendError::Refused { error }) => EffectOutcome::Failed { error },
-            Err(SendError::Unknown) => EffectOutcome::Unknown,
+            Err(error) => not_sent(error),
         };
         Done {
             session: Some(running.facts()),
@@ -367,11 +348,44 @@ impl Lane {
         }
     }
 
-    /// The conversation to send into: the thread's own, resumed if this process has not loaded it, or a new one.
+    /// Has the thread's agent running and its conversation loaded.
+    pub(crate) async fn open(&self, plan: &OpenPlan) -> Result<(Arc<Running>, NativeId), Done> {
+        let opens = OpenThread {
+            resume: plan.conversation.as_ref().map(|known| known.native.clone()),
+            cwd: plan.cwd.clone(),
+            selection: plan.selection.clone(),
+        };
+        let agent = &plan.selection.agent;
+        let running = self
+            .runtimes
+            .ensure(agent, &plan.workspace, self.thread, opens)
+            .await
+            .map_err(|error| failed(None, ErrorCode::Start, &error.to_string()))?;
+        if plan.session != Some(running.facts.incarnation) {
+            let ready = ProviderEventKind::SessionReady {
+                incarnation: running.facts.incarnation,
+                version: running.version.clone(),
+                capabilities: running.runtime.capabilities(),
+            };
+            if !self.tell(&running, session_event(ready, None)).await {
+                return Err(closing(&running));
+            }
+            let models = running.runtime.models();
+            if !models.is_empty() {
+                let offered = ProviderEventKind::ModelsOffered { models };
+                self.tell(&running, session_event(offered, None)).await;
+            }
+        }
+        let native = self.conversation(&running, plan).await?;
+        Ok((running, native))
+    }
+
+    /// The conversation to work in: the thread's own, resumed if this process has not loaded it, a copy of the one that it
+    /// was forked from, or a new one.
     async fn conversation(
         &self,
         running: &Arc<Running>,
-        plan: &SendPlan,
+        plan: &OpenPlan,
     ) -> Result<NativeId, Done> {
         let known = plan.conversation.as_ref();
         if let Some(Conversation { native, .. }) =
@@ -379,26 +393,16 @@ impl Lane {
         {
             return Ok(native.clone());
         }
-        let open = |resume: Option<NativeId>| OpenThread {
-            resume,
-            cwd: plan.cwd.clone(),
-            selection: plan.selection.clone(),
+        let opened = match &plan.fork {
+            Some(fork) => self.copy(running, plan, fork).await?,
+            None => self.load(running, plan).await,
         };
-        let mut opened = running
-            .runtime
-            .open_thread(open(known.map(|known| known.native.clone())))
-            .await;
-        // A conversation that never saw a message is often not kept by its agent: nothing is lost by a new one.
-        if known.is_some_and(|known| !known.has_history)
-            && matches!(opened, Err(OpenError::NotFound { .. }))
-        {
-            opened = running.runtime.open_thread(open(None)).await;
-            // Nor is any message that was on its way into it.
-            if let Some(Conversation { native, .. }) = known.filter(|_| opened.is_ok()) {
-                self.compare_with(running, native, Vec::new()).await;
-            }
-        }
         let native = opened.map_err(|error| match error {
+            OpenError::NotFound { .. } if plan.fork.is_some() => failed(
+                Some(running),
+                ErrorCode::Resume,
+                "the agent no longer has the conversation that this one was forked from; start a new thread",
+            ),
             OpenError::NotFound { .. } => failed(
                 Some(running),
                 ErrorCode::Resume,
@@ -422,17 +426,70 @@ impl Lane {
             )
             .await
         {
-            return Err(failed(
-                Some(running),
-                ErrorCode::Start,
-                "the ledger is closing",
-            ));
+            return Err(closing(running));
         }
         // Also one that has seen no run as far as the log knows: the message that was on its way may be there.
         if known.is_some_and(|known| known.native == native) {
             self.compare_history(running, &native).await;
         }
         Ok(native)
+    }
+
+    /// Resumes the thread's own conversation, or starts one.
+    async fn load(&self, running: &Arc<Running>, plan: &OpenPlan) -> Result<NativeId, OpenError> {
+        let known = plan.conversation.as_ref();
+        let open = |resume: Option<NativeId>| OpenThread {
+            resume,
+            cwd: plan.cwd.clone(),
+            selection: plan.selection.clone(),
+        };
+        let mut opened = running
+            .runtime
+            .open_thread(open(known.map(|known| known.native.clone())))
+            .await;
+        // A conversation that never saw a message is often not kept by its agent: nothing is lost by a new one.
+        if known.is_some_and(|known| !known.has_history)
+            && matches!(opened, Err(OpenError::NotFound { .. }))
+        {
+            opened = running.runtime.open_thread(open(None)).await;
+            // Nor is any message that was on its way into it.
+            if let Some(Conversation { native, .. }) = known.filter(|_| opened.is_ok()) {
+                self.compare_with(running, native, Vec::new()).await;
+            }
+        }
+        opened
+    }
+
+    /// Has the agent copy the conversation that the thread was forked from. If the host dies before the copy is bound, the
+    /// next try makes another, and the agent keeps one that nobody uses.
+    async fn copy(
+        &self,
+        running: &Arc<Running>,
+        plan: &OpenPlan,
+        fork: &ForkPlan,
+    ) -> Result<Result<NativeId, OpenError>, Done> {
+        let Some(forking) = running.runtime.forking() else {
+            return Err(failed(
+                Some(running),
+                ErrorCode::Agent,
+                "the agent as it runs now cannot copy a conversation; make a new thread",
+            ));
+        };
+        let Some(source) = fork.source.clone() else {
+            return Err(failed(
+                Some(running),
+                ErrorCode::Resume,
+                "nothing is known any more of what this thread was forked from; make a new thread",
+            ));
+        };
+        let fork = ForkThread {
+            source,
+            through: fork.through.clone(),
+            whole: fork.whole,
+            cwd: plan.cwd.clone(),
+            selection: plan.selection.clone(),
+        };
+        Ok(forking.fork(fork).await)
     }
 
     /// Reads back what happened while nobody listened. A conversation that cannot be read goes on all the same.
@@ -482,7 +539,26 @@ impl Lane {
     }
 }
 
-fn failed(running: Option<&Running>, code: ErrorCode, message: &str) -> Done {
+/// What came of a turn that was not taken as one.
+pub(crate) fn not_sent(error: SendError) -> EffectOutcome {
+    match error {
+        SendError::Steered { .. } => EffectOutcome::Steered,
+        SendError::Busy => EffectOutcome::Failed {
+            error: RunError {
+                code: ErrorCode::Agent,
+                message: error.to_string(),
+            },
+        },
+        SendError::Refused { error } => EffectOutcome::Failed { error },
+        SendError::Unknown => EffectOutcome::Unknown,
+    }
+}
+
+fn closing(running: &Running) -> Done {
+    failed(Some(running), ErrorCode::Start, "the ledger is closing")
+}
+
+pub(crate) fn failed(running: Option<&Running>, code: ErrorCode, message: &str) -> Done {
     Done {
         session: running.map(Running::facts),
         outcome: EffectOutcome::Failed {

@@ -18,6 +18,7 @@ mod boot;
 mod config;
 mod effects;
 mod escalation;
+mod files;
 mod forward;
 mod open_text;
 mod plan;
@@ -25,6 +26,7 @@ mod planning;
 mod runtimes;
 mod subscription;
 mod threads;
+mod whole;
 mod work;
 mod writer;
 
@@ -32,8 +34,8 @@ pub use config::{AgentSpec, Clock, LedgerConfig, LedgerError, NewDevice, Princip
 pub use subscription::{Feed, Subscription};
 
 use pilothouse_domain::{
-    Command, CommandId, ContentHash, Cursor, DeviceId, Epoch, Outcome, Policy, Refusal, ThreadId,
-    feed::FeedCursor,
+    BlobHash, Command, CommandId, ContentHash, Cursor, DeviceId, Epoch, Outcome, Policy, Refusal,
+    ThreadId, feed::FeedCursor,
 };
 use pilothouse_store::{DeviceRow, LedgerReader, StoreError};
 use std::sync::{Arc, Mutex};
@@ -186,6 +188,14 @@ impl Ledger {
             .await
             .map_err(|_| LedgerError::Closed)?
             .map_err(LedgerError::Store)
+    }
+
+    /// Keeps a file that a message is to bring along. Synced when it returns; one that is there already is left alone.
+    ///
+    /// # Errors
+    /// When the ledger is closed or cannot write.
+    pub async fn keep_blob(&self, bytes: Vec<u8>) -> Result<BlobHash, LedgerError> {
+        self.ask(|reply| Job::KeepBlob { bytes, reply }).await?
     }
 
     /// Enrols a device. Synced when it returns.

@@ -28,6 +28,14 @@ pub(crate) enum Plan {
         run: RunId,
         attempt: AttemptId,
     },
+    /// Take back turns.
+    Revert {
+        open: OpenPlan,
+        /// The first of them; `None` if the agent never took up any of the runs.
+        from: Option<NativeId>,
+    },
+    /// Shorten the context.
+    Compact(OpenPlan),
     /// Give an answer.
     Respond {
         incarnation: Incarnation,
@@ -48,16 +56,35 @@ pub(crate) enum Plan {
 /// What starting a turn takes.
 #[derive(Debug, Clone)]
 pub(crate) struct SendPlan {
+    pub(crate) open: OpenPlan,
+    pub(crate) message: MessageId,
+    pub(crate) text: String,
+    pub(crate) attachments: Vec<Attachment>,
+}
+
+/// What it takes to have the thread's conversation loaded by its agent.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenPlan {
     pub(crate) workspace: WorkspaceId,
     pub(crate) cwd: PathBuf,
     pub(crate) selection: Selection,
     /// The conversation to go on with, and whether it has seen a run.
     pub(crate) conversation: Option<Conversation>,
+    /// What the conversation is to be a copy of, where there is none yet and the thread is a fork.
+    pub(crate) fork: Option<ForkPlan>,
     /// The session the thread knows of, if it is live.
     pub(crate) session: Option<Incarnation>,
-    pub(crate) message: MessageId,
-    pub(crate) text: String,
-    pub(crate) attachments: Vec<Attachment>,
+}
+
+/// The point of another conversation at which a fork begins.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ForkPlan {
+    /// `None` if nothing is known of it any more.
+    pub(crate) source: Option<NativeId>,
+    /// Its last turn that is part of the copy, where the agent names turns.
+    pub(crate) through: Option<NativeId>,
+    /// Whether that is all there is.
+    pub(crate) whole: bool,
 }
 
 /// A native conversation of the thread.

@@ -1,13 +1,13 @@
 //! Reads what an effect takes, at the moment its turn has come.
 
 use crate::{
-    plan::{Conversation, Plan, SendPlan},
+    plan::{Conversation, ForkPlan, OpenPlan, Plan, SendPlan},
     work::Work,
 };
 use pilothouse_domain::{
     AttemptId, Body, Effect, EffectKind, Incarnation, MessageId, NativeId, ProviderTurnId,
     RequestStatus, Row, RunId, Subject, ThreadId, ThreadState, binding::BindingKey, row::RowKind,
-    state::AttemptSlot,
+    state::AttemptSlot, thread::Relationship, transfer::TransferKind,
 };
 use pilothouse_store::{LedgerReads, StoreError};
 use std::path::PathBuf;
@@ -78,6 +78,20 @@ impl Work {
                     (None, _) => None,
                 }
             }
+            EffectKind::Revert { before, runs, .. } => {
+                if state.rollback != Some(*before) {
+                    return Ok(Plan::Gone);
+                }
+                let from = first_turn(reads, thread, runs)?;
+                self.open(reads, state)?
+                    .map(|open| Plan::Revert { open, from })
+            }
+            EffectKind::Compact { run, attempt } => {
+                if current(state, *run, *attempt).is_none() {
+                    return Ok(Plan::Gone);
+                }
+                self.open(reads, state)?.map(Plan::Compact)
+            }
             EffectKind::Respond { request, answer } => {
                 let key = reads.native_request_of(*request)?;
                 let row = reads.row(thread, RowKind::Request.key(request.as_bytes()))?;
@@ -115,12 +129,31 @@ impl Work {
         state: &ThreadState,
         message: MessageId,
     ) -> Result<Option<SendPlan>, StoreError> {
-        let (Some(meta), Some((text, attachments))) =
-            (&state.meta, self.message(reads, state.thread, message)?)
-        else {
+        let Some((text, attachments)) = self.message(reads, state.thread, message)? else {
             return Ok(None);
         };
-        Ok(Some(SendPlan {
+        Ok(self.open(reads, state)?.map(|open| SendPlan {
+            open,
+            message,
+            text,
+            attachments,
+        }))
+    }
+
+    fn open(
+        &self,
+        reads: &LedgerReads,
+        state: &ThreadState,
+    ) -> Result<Option<OpenPlan>, StoreError> {
+        let Some(meta) = &state.meta else {
+            return Ok(None);
+        };
+        let conversation = conversation(reads, state)?;
+        let fork = match conversation {
+            None => fork(reads, state)?,
+            Some(_) => None,
+        };
+        Ok(Some(OpenPlan {
             workspace: meta.workspace.clone(),
             cwd: self
                 .workspaces
@@ -128,11 +161,9 @@ impl Work {
                 .cloned()
                 .unwrap_or_else(PathBuf::new),
             selection: meta.selection.clone(),
-            conversation: conversation(reads, state)?,
+            conversation,
+            fork,
             session: live(state),
-            message,
-            text,
-            attachments,
         }))
     }
 
@@ -168,10 +199,17 @@ pub(crate) fn conversation(
     let Some(id) = state.provider_thread else {
         return Ok(None);
     };
-    let has_history = state
-        .provider_threads
-        .iter()
-        .any(|slot| slot.id == id && slot.coverage > 0);
+    // A fork's conversation holds its source's runs before any of its own.
+    let is_fork = state
+        .meta
+        .as_ref()
+        .and_then(|meta| meta.lineage)
+        .is_some_and(|lineage| lineage.relationship == Relationship::Fork);
+    let has_history = is_fork
+        || state
+            .provider_threads
+            .iter()
+            .any(|slot| slot.id == id && slot.coverage > 0);
     Ok(match reads.native_thread_of(id)? {
         Some(BindingKey::Thread { thread: native }) => Some(Conversation {
             native,
@@ -179,6 +217,61 @@ pub(crate) fn conversation(
         }),
         _ => None,
     })
+}
+
+/// The point at which a fork begins that its agent has not made yet.
+fn fork(reads: &LedgerReads, state: &ThreadState) -> Result<Option<ForkPlan>, StoreError> {
+    let pending = state
+        .transfers
+        .iter()
+        .find(|slot| slot.kind == TransferKind::Fork);
+    let Some(slot) = pending else {
+        return Ok(None);
+    };
+    let (source, mut plan) = (slot.source, ForkPlan::default());
+    let Some(run) = slot.run else {
+        return Ok(Some(plan));
+    };
+    let attempt = match reads.row(source, RowKind::Run.key(run.as_bytes()))? {
+        Some(Row::Run(row)) => row.attempt,
+        _ => None,
+    };
+    let attempt = attempt
+        .map(|attempt| reads.row(source, RowKind::Attempt.key(attempt.as_bytes())))
+        .transpose()?
+        .flatten();
+    let Some(Row::Attempt(attempt)) = attempt else {
+        return Ok(Some(plan));
+    };
+    if let Some(conversation) = attempt.provider_thread
+        && let Some(BindingKey::Thread { thread }) = reads.native_thread_of(conversation)?
+    {
+        plan.source = Some(thread);
+    }
+    if let Some(turn) = attempt.turn {
+        plan.through = native_turn(reads, turn)?.map(|(_, turn)| turn);
+    }
+    let last = reads.snapshot(source)?.state.last_run;
+    plan.whole = last.is_some_and(|last| last.id == run);
+    Ok(Some(plan))
+}
+
+/// The first turn of these runs in the agent's own words.
+fn first_turn(
+    reads: &LedgerReads,
+    thread: ThreadId,
+    runs: &[RunId],
+) -> Result<Option<NativeId>, StoreError> {
+    for run in runs {
+        for attempt in reads.attempts_of(thread, *run)? {
+            if let Some(turn) = attempt.turn
+                && let Some((_, native)) = native_turn(reads, turn)?
+            {
+                return Ok(Some(native));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The attempt, if it is still the one that counts and goes on.

@@ -4,7 +4,7 @@ use crate::{
     boot,
     config::{Clock, LedgerConfig, LedgerError, NewDevice, Principal},
     effects::EffectRunner,
-    escalation,
+    escalation, files,
     plan::Plan,
     runtimes::{Runtimes, SessionFacts},
     subscription::Subscription,
@@ -12,10 +12,10 @@ use crate::{
     work::{Past, Reply, Work},
 };
 use pilothouse_domain::{
-    AttemptId, Command, Cursor, DeviceId, Effect, EffectOutcome, Epoch, Incarnation, Outcome,
-    ProviderEvent, ProviderEventKind, Refusal, RunId, ThreadId,
+    AttemptId, BlobHash, Command, Cursor, DeviceId, Effect, EffectOutcome, Epoch, Incarnation,
+    Outcome, ProviderEvent, ProviderEventKind, Refusal, RunId, ThreadId,
     feed::{GapReason, Subscribed},
-    row::{LiveText, Snapshot},
+    row::{LiveText, RowKind, Snapshot},
 };
 use pilothouse_providers::contract::RuntimeEvents;
 use pilothouse_store::{Durability, LedgerReader, LedgerStore, StoreError};
@@ -101,6 +101,11 @@ pub(crate) enum Job {
         device: NewDevice,
         reply: oneshot::Sender<Result<(), LedgerError>>,
     },
+    /// Keep a file that a message is to bring along.
+    KeepBlob {
+        bytes: Vec<u8>,
+        reply: oneshot::Sender<Result<BlobHash, LedgerError>>,
+    },
     /// End a device's access.
     Revoke {
         device: DeviceId,
@@ -146,7 +151,11 @@ impl Job {
     fn is_refusable(&self) -> bool {
         matches!(
             self,
-            Self::Command { .. } | Self::Pair { .. } | Self::Revoke { .. } | Self::Escalate { .. }
+            Self::Command { .. }
+                | Self::Pair { .. }
+                | Self::Revoke { .. }
+                | Self::KeepBlob { .. }
+                | Self::Escalate { .. }
         )
     }
 }
@@ -171,6 +180,7 @@ impl Writer {
         let pid_dir = config.dir.join("pids");
         let mut store = LedgerStore::open(&config.dir, random_epoch()?)?;
         boot::kill_left_behind(&pid_dir);
+        files::clear(&config.dir);
         let clock: Arc<dyn Clock> = config.clock;
         if config.new_epoch {
             store.new_epoch(random_epoch()?, clock.now_ms())?;
@@ -189,7 +199,12 @@ impl Writer {
             pid_dir,
             jobs.downgrade(),
         ));
-        let effects = EffectRunner::new(Arc::clone(&runtimes), jobs.downgrade(), runtime.clone());
+        let effects = EffectRunner::new(
+            Arc::clone(&runtimes),
+            jobs.downgrade(),
+            runtime.clone(),
+            config.dir,
+        );
         store.transaction(|tx| boot::mark_lost(&mut work, tx), Durability::Synced)?;
         let done = work.committed();
         // Nobody follows yet.
@@ -376,6 +391,11 @@ impl Writer {
                         problem: error.to_string(),
                     }));
                 }
+                Job::KeepBlob { reply, .. } => {
+                    let _ = reply.send(Err(LedgerError::Unwritable {
+                        problem: error.to_string(),
+                    }));
+                }
                 _ => {}
             }
         }
@@ -446,11 +466,18 @@ impl Writer {
             Some(known) if now.seq - known.seq > BEHIND => Some(GapReason::Behind),
             Some(_) => None,
         };
-        // State and rows together are what a screen waits for, so both count.
-        let state_bytes = || serde_json::to_vec(&cell.state).map_or(0, |json| json.len());
+        // The session that serves the thread is named by its state, not by an item: with it a device knows the models.
+        let session = match &cell.state.session {
+            Some(slot) if gap.is_some() => self
+                .reader
+                .row(thread, RowKind::Session.key(slot.id.as_bytes()))?,
+            _ => None,
+        };
+        // State and rows together are what a screen waits for, so all of it counts.
         let tail = gap
             .map(|_| {
-                let rows = tail_bytes.saturating_sub(state_bytes());
+                let rows =
+                    tail_bytes.saturating_sub(json_bytes(&cell.state) + json_bytes(&session));
                 self.reader.tail(thread, rows)
             })
             .transpose()?;
@@ -463,7 +490,10 @@ impl Writer {
                 })
             }),
             older: tail.as_ref().is_some_and(|window| window.more),
-            rows: tail.map(|window| window.rows).unwrap_or_default(),
+            rows: session
+                .into_iter()
+                .chain(tail.into_iter().flat_map(|window| window.rows))
+                .collect(),
             open_items: self.work.open_items(thread),
             high_water: now,
         };
@@ -506,6 +536,10 @@ impl Writer {
             }
         }
     }
+}
+
+fn json_bytes(value: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 /// Live text that goes out after a commit.

@@ -21,6 +21,22 @@ pub struct Affordances {
     pub interrupt: Offer,
     /// Letting a held queue go on.
     pub release_queue: Offer,
+    /// A thread that begins as this one stands after its last run.
+    pub fork: Offer,
+    /// A thread that begins as this one stood after an earlier run.
+    pub fork_from_run: Offer,
+    /// Taking back the last runs. Files stay as they are.
+    pub rollback: Offer,
+    /// Having the agent shorten its context.
+    pub compact: Offer,
+    /// Another model or effort from the next turn on.
+    pub switch_model: Offer,
+    /// Another mode from the next turn on.
+    pub switch_mode: Offer,
+    /// Pictures with a message.
+    pub send_images: Offer,
+    /// Other files with a message.
+    pub send_files: Offer,
 }
 
 /// Whether something can be done.
@@ -63,6 +79,10 @@ pub enum Unavailable {
     QueueFull,
     /// The queue is not held.
     NotHeld,
+    /// No run has ended yet.
+    NothingEnded,
+    /// A run is active: it has to end first.
+    StopFirst,
     /// The agent cannot.
     Lacks {
         /// What it lacks.
@@ -80,10 +100,14 @@ impl Unavailable {
             Self::ReadOnly => "the thread holds events of a newer version; update this program",
             Self::RunActive => "a run is active; the message can be queued",
             Self::NothingRunning => "nothing is running",
-            Self::NotYet => "the run is just starting, restarting or ending; in a moment",
+            Self::NotYet => {
+                "a run is just starting, restarting, ending or being taken back; in a moment"
+            }
             Self::AskedAlready => "it was asked already",
             Self::QueueFull => "the queue is full",
             Self::NotHeld => "the queue is not held",
+            Self::StopFirst => "a run is active; wait until it has ended, or stop it",
+            Self::NothingEnded => "no run has ended yet",
             Self::Lacks { words, .. } => words,
         }
     }
@@ -109,15 +133,24 @@ pub fn affordances(state: &ThreadState, policy: &Policy) -> Affordances {
             restart: no(reason),
             interrupt: no(reason),
             release_queue: no(reason),
+            fork: no(reason),
+            fork_from_run: no(reason),
+            rollback: no(reason),
+            compact: no(reason),
+            switch_model: no(reason),
+            switch_mode: no(reason),
+            send_images: no(reason),
+            send_files: no(reason),
         };
     }
     let queue_fits = !state.is_full(Cap::Queue);
     Affordances {
         start: match state.active {
-            None => Offer::Available,
+            None if state.rests() => Offer::Available,
+            None => no(Unavailable::NotYet),
             Some(_) => no(Unavailable::RunActive),
         },
-        queue: if queue_fits || (state.active.is_none() && state.held.is_none()) {
+        queue: if queue_fits || (state.rests() && state.held.is_none()) {
             Offer::Available
         } else {
             no(Unavailable::QueueFull)
@@ -129,6 +162,64 @@ pub fn affordances(state: &ThreadState, policy: &Policy) -> Affordances {
             Some(_) => Offer::Available,
             None => no(Unavailable::NotHeld),
         },
+        fork: after_a_run(Feature::Fork, state, policy),
+        fork_from_run: after_a_run(Feature::ForkFromRun, state, policy),
+        rollback: at_rest(Feature::Rollback, state, policy),
+        compact: at_rest(Feature::Compact, state, policy),
+        switch_model: switch(Feature::SwitchModel, state, policy),
+        switch_mode: switch(Feature::SwitchMode, state, policy),
+        send_images: native(Feature::SendImages, state, policy),
+        send_files: native(Feature::SendFiles, state, policy),
+    }
+}
+
+/// Before there is a conversation, it simply begins so.
+fn switch(feature: Feature, state: &ThreadState, policy: &Policy) -> Offer {
+    match state.provider_thread {
+        None => Offer::Available,
+        Some(_) => native(feature, state, policy),
+    }
+}
+
+/// What is done with the conversation as a whole, while nothing is said in it.
+fn at_rest(feature: Feature, state: &ThreadState, policy: &Policy) -> Offer {
+    let no = |reason| Offer::Unavailable { reason };
+    if state.active.is_some() {
+        return no(Unavailable::StopFirst);
+    }
+    if state.rollback.is_some() {
+        return no(Unavailable::NotYet);
+    }
+    let begun = match feature {
+        Feature::Compact => state.provider_thread.is_some(),
+        _ => state.last_run.is_some(),
+    };
+    if begun {
+        native(feature, state, policy)
+    } else {
+        no(Unavailable::NothingEnded)
+    }
+}
+
+/// What begins at a run that has ended.
+fn after_a_run(feature: Feature, state: &ThreadState, policy: &Policy) -> Offer {
+    if state.last_run.is_none() {
+        let reason = Unavailable::NothingEnded;
+        return Offer::Unavailable { reason };
+    }
+    native(feature, state, policy)
+}
+
+/// What the agent does or nobody.
+fn native(feature: Feature, state: &ThreadState, policy: &Policy) -> Offer {
+    match degrade::serve(feature, state, policy) {
+        Service::Refused(row) => Offer::Unavailable {
+            reason: Unavailable::Lacks {
+                capability: row.needs,
+                words: row.words,
+            },
+        },
+        Service::Native | Service::Degraded(..) => Offer::Available,
     }
 }
 

@@ -1,7 +1,10 @@
 //! What a person says. An answer to a request: first wins, to exactly what was shown, or refused with what became of it.
 //! A message: whether it can be sent at all.
 
-use crate::decide::{Deciding, invalid};
+use crate::{
+    assess::is_hidden,
+    decide::{Deciding, invalid},
+};
 use pilothouse_domain::{
     Answer, ContentHash, DeviceId, EffectKind, Event, Refusal, RequestId, RequestStatus, Subject,
     limits,
@@ -211,6 +214,35 @@ pub(crate) fn check_message(text: &str, attachments: &[Attachment]) -> Result<()
     }
     if text.trim().is_empty() && attachments.is_empty() {
         return Err(invalid("text", "there is nothing to send"));
+    }
+    if attachments.len() > limits::ATTACHMENTS {
+        return Err(invalid(
+            "attachments",
+            format!("there are more than {}", limits::ATTACHMENTS),
+        ));
+    }
+    for file in attachments {
+        check_file(file).map_err(|problem| invalid("attachments", problem))?;
+    }
+    Ok(())
+}
+
+fn check_file(file: &Attachment) -> Result<(), String> {
+    let named = file.name.chars().count();
+    let strange = |text: &str| text.chars().any(|c| c.is_control() || is_hidden(c));
+    if named == 0 || named > limits::FILE_NAME_CHARS || strange(&file.name) {
+        return Err("a file's name is empty, too long or has hidden characters".to_owned());
+    }
+    if file.media_type.len() > limits::FILE_NAME_CHARS || strange(&file.media_type) {
+        return Err(format!("the media type of `{}` is none", file.name));
+    }
+    if file.bytes == 0 || file.bytes > limits::ATTACHMENT_BYTES {
+        return Err(format!(
+            "`{}` has {} bytes; 1 to {} can be sent",
+            file.name,
+            file.bytes,
+            limits::ATTACHMENT_BYTES
+        ));
     }
     Ok(())
 }

@@ -3,16 +3,16 @@
 
 use pilothouse_domain::{
     Entry, Event, ItemContent, ItemStatus, LoggedEvent, RunStatus, ThreadState,
-    event::QueuePlace,
+    event::{QueuePlace, RollbackOutcome},
     limits,
     provider::{ProviderThreadStatus, SessionStatus, TurnEnd, TurnStatus},
     run::{AttemptStatus, BlockedOn, NodeKind, NodeStatus},
     state::{
         ActiveRun, AttemptSlot, Barrier, EndedRun, ItemKind, ItemSlot, NodeSlot,
-        ProviderThreadSlot, QueuedRun, RequestSlot, SessionSlot, ThreadMeta,
+        ProviderThreadSlot, QueuedRun, RequestSlot, SessionSlot, ThreadMeta, TransferSlot,
     },
     thread::Lifecycle,
-    transfer::PlanKind,
+    transfer::{PlanKind, TransferStatus},
 };
 
 /// The word of [`Event::InterruptStep`] that says that the agent did not take the interrupt, so that it may be asked again.
@@ -51,6 +51,11 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
                 lineage: *lineage,
                 lifecycle: Lifecycle::Active,
             });
+        }
+        Event::ThreadSelected { selection, .. } => {
+            if let Some(meta) = &mut state.meta {
+                meta.selection = selection.clone();
+            }
         }
         Event::MessageAdded { message } => {
             if let Some(active) = &mut state.active
@@ -435,13 +440,56 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
                 state.plan = Some(plan.id);
             }
         }
+        Event::TransferRecorded { transfer } => {
+            if transfer.status == TransferStatus::Pending
+                && state.transfers.len() < limits::REMEMBERED
+            {
+                state.transfers.push(TransferSlot {
+                    id: transfer.id,
+                    kind: transfer.kind,
+                    source: transfer.source,
+                    run: transfer.source_run,
+                });
+            }
+        }
+        Event::TransferStatusChanged { transfer, status } => {
+            if *status != TransferStatus::Pending {
+                state.transfers.retain(|slot| slot.id != *transfer);
+            }
+        }
+        Event::RollbackRequested { before, .. } => state.rollback = Some(*before),
+        Event::RollbackEnded { outcome, .. } => {
+            state.rollback = None;
+            if let RollbackOutcome::Applied { runs, head } = outcome {
+                taken_back(state, runs, *head);
+            }
+        }
         Event::MessageDelivery { .. }
+        | Event::ModelsOffered { .. }
+        | Event::LimitsReported { .. }
         | Event::UsageRecorded { .. }
         | Event::TurnEnded { .. }
         | Event::NoticeRaised { .. }
         | Event::FrameUnreadable { .. }
         | Event::DevicePaired { .. }
         | Event::DeviceRevoked { .. } => {}
+    }
+}
+
+/// What stands once runs were taken back: the one before them is the last, and no conversation has seen more than that.
+fn taken_back(state: &mut ThreadState, runs: &[pilothouse_domain::RunId], head: Option<EndedRun>) {
+    if state.last_run.is_some_and(|last| runs.contains(&last.id)) {
+        state.last_run = head;
+    }
+    state.plan = None;
+    let seen = head.map_or(0, |head| head.ordinal);
+    let current = state.provider_thread;
+    for slot in &mut state.provider_threads {
+        if Some(slot.id) == current {
+            slot.coverage = slot.coverage.min(seen);
+        } else if slot.coverage > seen {
+            slot.status = ProviderThreadStatus::Divergent;
+        }
     }
 }
 

@@ -4,13 +4,12 @@
 use crate::{
     Decision, LookupKeys, Lookups, Verdict,
     answer::{self, check_message},
-    choose::chosen,
     degrade::{self, Feature, Service, running_tools},
     draft::{Draft, Start, StartIds},
 };
 use pilothouse_domain::{
     AttemptId, Command, CommandBody, DispatchMode, EffectKind, Event, ItemContent, ItemId,
-    ItemStatus, MessageId, Policy, Position, Refusal, RunId, ThreadState, TurnItem, WorkspaceId,
+    ItemStatus, MessageId, Policy, Refusal, RunId, ThreadState,
     command::{Notice, NoticeKind, Scope},
     event::{HoldReason, QueuePlace},
     item::Body,
@@ -18,11 +17,11 @@ use pilothouse_domain::{
     refusal::StaleWhat,
     run::{AttemptReason, Origin},
     state::{ActiveRun, Cap},
-    thread::{Actor, Attachment, ConversationMessage, Delivery, Lifecycle, Role, Selection},
+    thread::{Actor, Attachment, ConversationMessage, Delivery, Lifecycle, Role},
 };
 
 /// What `decide` needs besides the state.
-pub fn lookups(_state: &ThreadState, command: &Command) -> LookupKeys {
+pub fn lookups(state: &ThreadState, command: &Command) -> LookupKeys {
     let mut keys = LookupKeys::default();
     match &command.body {
         CommandBody::RequestAnswer { request, .. } => keys.request = Some(*request),
@@ -33,7 +32,13 @@ pub fn lookups(_state: &ThreadState, command: &Command) -> LookupKeys {
             dispatch: DispatchMode::SteerActive { run } | DispatchMode::RestartActive { run },
             ..
         } => keys.run = Some(*run),
+        CommandBody::ThreadFork { source, run, .. } => keys.source = Some((*source, *run)),
+        CommandBody::ThreadRollback { before, .. } => keys.rollback = Some(*before),
+        CommandBody::ThreadSelect { .. } => {
+            keys.session = state.session.as_ref().map(|session| session.id);
+        }
         CommandBody::ThreadCreate { .. }
+        | CommandBody::ThreadCompact
         | CommandBody::MessageSend { .. }
         | CommandBody::QueueRelease { .. } => {}
     }
@@ -68,6 +73,12 @@ pub fn decide(
             workspace,
             selection,
         } => deciding.create(title, workspace, selection)?,
+        CommandBody::ThreadFork {
+            title,
+            source,
+            run,
+            workspace,
+        } => deciding.fork(title, *source, *run, *workspace)?,
         body => {
             deciding.check_thread()?;
             deciding.in_thread(body)?
@@ -86,10 +97,16 @@ pub(crate) struct Deciding<'a> {
     pub(crate) lookups: &'a Lookups,
     pub(crate) actor: Actor,
     pub(crate) command: &'a Command,
-    policy: &'a Policy,
+    pub(crate) policy: &'a Policy,
 }
 
-fn accepted() -> Verdict {
+pub(crate) fn busy(what: &str) -> Refusal {
+    Refusal::Busy {
+        what: what.to_owned(),
+    }
+}
+
+pub(crate) fn accepted() -> Verdict {
     Verdict::Accepted { notice: None }
 }
 
@@ -101,52 +118,6 @@ pub(crate) fn invalid(field: &str, problem: impl Into<String>) -> Refusal {
 }
 
 impl Deciding<'_> {
-    fn create(
-        &mut self,
-        title: &str,
-        workspace: &WorkspaceId,
-        selection: &Selection,
-    ) -> Result<Verdict, Refusal> {
-        let thread = self.command.thread;
-        if thread != self.command.id.derive("thread") {
-            return Err(invalid(
-                "thread",
-                "a new thread's id derives from its command's",
-            ));
-        }
-        if self.draft.state.meta.is_some() {
-            return Err(Refusal::ThreadExists { thread });
-        }
-        if title.chars().count() > limits::TITLE_CHARS {
-            return Err(invalid(
-                "title",
-                format!("it is longer than {} characters", limits::TITLE_CHARS),
-            ));
-        }
-        let Some(agent) = self.policy.agents.get(&selection.agent) else {
-            return Err(Refusal::UnknownAgent {
-                agent: selection.agent.clone(),
-                known: self.policy.agents.keys().cloned().collect(),
-            });
-        };
-        if !self.policy.workspaces.contains(workspace) {
-            return Err(Refusal::UnknownWorkspace {
-                workspace: workspace.clone(),
-                known: self.policy.workspaces.clone(),
-            });
-        }
-        let selection = chosen(agent, selection)?;
-        self.draft.emit(Event::ThreadCreated {
-            thread,
-            title: title.to_owned(),
-            workspace: workspace.clone(),
-            selection,
-            lineage: None,
-            actor: self.actor,
-        });
-        Ok(accepted())
-    }
-
     fn check_thread(&self) -> Result<(), Refusal> {
         let unknown = Refusal::UnknownThread {
             thread: self.command.thread,
@@ -159,7 +130,10 @@ impl Deciding<'_> {
                 Lifecycle::Deleted => Err(unknown),
                 // What was asked before it was put away can still be answered and stopped.
                 Lifecycle::Archived => match self.command.body {
-                    CommandBody::MessageSend { .. } => {
+                    CommandBody::MessageSend { .. }
+                    | CommandBody::ThreadRollback { .. }
+                    | CommandBody::ThreadSelect { .. }
+                    | CommandBody::ThreadCompact => {
                         Err(invalid("thread", "it is archived; take it out first"))
                     }
                     _ => Ok(()),
@@ -170,7 +144,7 @@ impl Deciding<'_> {
 
     fn in_thread(&mut self, body: &CommandBody) -> Result<Verdict, Refusal> {
         match body {
-            CommandBody::ThreadCreate { .. } => Ok(accepted()),
+            CommandBody::ThreadCreate { .. } | CommandBody::ThreadFork { .. } => Ok(accepted()),
             CommandBody::MessageSend {
                 text,
                 attachments,
@@ -178,6 +152,7 @@ impl Deciding<'_> {
                 accept_stop,
             } => {
                 check_message(text, attachments)?;
+                self.check_files(attachments)?;
                 match dispatch {
                     DispatchMode::StartImmediately => self.start(text, attachments),
                     DispatchMode::QueueAfterActive => self.queue(text, attachments),
@@ -204,6 +179,13 @@ impl Deciding<'_> {
                 answer::decide_answer(self, device, *request, *content_hash, answer)?;
                 Ok(accepted())
             }
+            CommandBody::ThreadRollback { before, last } => self.rollback(*before, *last),
+            CommandBody::ThreadCompact => self.compact(),
+            CommandBody::ThreadSelect {
+                model,
+                effort,
+                mode,
+            } => self.select(model.as_deref(), effort.as_deref(), *mode),
             CommandBody::QueueRemove { run, revision } => self.remove(*run, *revision),
             CommandBody::QueueRelease { revision } => {
                 self.check_revision(*revision)?;
@@ -215,11 +197,27 @@ impl Deciding<'_> {
         }
     }
 
+    /// Whether the agent takes what goes with a message. Only a yes is one: a file that it passes over in silence would be
+    /// worse than a refusal.
+    fn check_files(&self, attachments: &[Attachment]) -> Result<(), Refusal> {
+        for file in attachments {
+            let feature = if file.media_type.starts_with("image/") {
+                Feature::SendImages
+            } else {
+                Feature::SendFiles
+            };
+            if let Service::Refused(row) = degrade::serve(feature, &self.draft.state, self.policy) {
+                return Err(row.refusal());
+            }
+        }
+        Ok(())
+    }
+
     fn message_id(&self) -> MessageId {
         self.command.id.derive("message")
     }
 
-    fn own_run(&self) -> RunId {
+    pub(crate) fn own_run(&self) -> RunId {
         self.command.id.derive("run")
     }
 
@@ -299,7 +297,7 @@ impl Deciding<'_> {
     }
 
     fn start(&mut self, text: &str, attachments: &[Attachment]) -> Result<Verdict, Refusal> {
-        if self.draft.state.active.is_none() {
+        if self.draft.state.rests() {
             // Before a held queue, which stays held: this is the person's word for this message alone.
             self.run_now(text, attachments);
             return Ok(accepted());
@@ -315,7 +313,7 @@ impl Deciding<'_> {
 
     fn queue(&mut self, text: &str, attachments: &[Attachment]) -> Result<Verdict, Refusal> {
         let state = &self.draft.state;
-        if state.active.is_none() && state.held.is_none() && state.queue.is_empty() {
+        if state.rests() && state.held.is_none() && state.queue.is_empty() {
             self.run_now(text, attachments);
         } else {
             self.put_in_queue(QueuePlace::Tail, text, attachments)?;
@@ -397,9 +395,6 @@ impl Deciding<'_> {
         attachments: &[Attachment],
         accept_stop: &[ItemId],
     ) -> Result<Verdict, Refusal> {
-        let busy = |what: &str| Refusal::Busy {
-            what: what.to_owned(),
-        };
         let Some(attempt) = &active.attempt else {
             return Err(busy("the run is between two attempts"));
         };
@@ -411,13 +406,17 @@ impl Deciding<'_> {
             _ => Feature::Steer,
         };
         match degrade::serve(feature, &self.draft.state, self.policy) {
-            Service::Refused(row) => Err(Refusal::Unsupported {
-                capability: row.needs,
-            }),
+            Service::Refused(row) => Err(row.refusal()),
             Service::Native if feature == Feature::Steer => {
                 let Some(turn) = attempt.turn else {
                     return Err(busy("the agent has not taken up the turn yet"));
                 };
+                if !attachments.is_empty() {
+                    return Err(invalid(
+                        "attachments",
+                        "they cannot go into a running turn; send them to the queue",
+                    ));
+                }
                 self.add_message(active.id, text, attachments);
                 let message = self.message_id();
                 self.draft.open_user_item(message);
@@ -496,9 +495,7 @@ impl Deciding<'_> {
         if let Service::Refused(row) =
             degrade::serve(Feature::Interrupt, &self.draft.state, self.policy)
         {
-            return Err(Refusal::Unsupported {
-                capability: row.needs,
-            });
+            return Err(row.refusal());
         }
         let asked_before = active.interrupting == Some(attempt);
         let says_more = hold_queue && !active.stop_holds_queue;
@@ -523,7 +520,12 @@ impl Deciding<'_> {
             });
         }
         if !asked_before || active.restart_pending.is_some() {
-            self.open_interrupt_item(&active, current.root_node);
+            let content = ItemContent::Interrupt {
+                note: "stop was asked for".to_owned(),
+            };
+            let item = self.command.id.derive("item");
+            self.draft
+                .open_in_active(item, content, ItemStatus::Completed);
         }
         if !asked_before {
             self.draft.effect(
@@ -536,25 +538,6 @@ impl Deciding<'_> {
             );
         }
         Ok(accepted())
-    }
-
-    fn open_interrupt_item(&mut self, active: &ActiveRun, node: pilothouse_domain::NodeId) {
-        let item = TurnItem {
-            id: self.command.id.derive("item"),
-            position: Position {
-                run: active.ordinal,
-                arrival: self.draft.state.next_arrival,
-            },
-            run: active.id,
-            node,
-            status: ItemStatus::Completed,
-            content: ItemContent::Interrupt {
-                note: "stop was asked for".to_owned(),
-            },
-            opened_at_ms: 0,
-            closed_at_ms: None,
-        };
-        self.draft.emit(Event::ItemOpened { item });
     }
 
     fn check_revision(&self, revision: u64) -> Result<(), Refusal> {

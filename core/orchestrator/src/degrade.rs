@@ -2,7 +2,7 @@
 //! told. `decide` acts by it and `affordances` shows it, so what is shown is what would happen.
 
 use pilothouse_domain::{
-    CapabilityFlag, CapabilityValue, ItemId, Policy, ThreadState,
+    CapabilityFlag, CapabilityValue, ItemId, Policy, Refusal, ThreadState, refusal,
     state::{ActiveRun, ItemKind},
 };
 
@@ -15,6 +15,22 @@ pub enum Feature {
     Restart,
     /// Stopping the turn.
     Interrupt,
+    /// A thread that begins as this one stands.
+    Fork,
+    /// A thread that begins as this one stood after an earlier run.
+    ForkFromRun,
+    /// Taking back the last runs.
+    Rollback,
+    /// Shortening the agent's context.
+    Compact,
+    /// Another model or effort in a conversation that has begun.
+    SwitchModel,
+    /// Another mode in a conversation that has begun.
+    SwitchMode,
+    /// Pictures with a message.
+    SendImages,
+    /// Other files with a message.
+    SendFiles,
 }
 
 /// What is done where the agent lacks the capability.
@@ -37,6 +53,18 @@ pub struct Degradation {
     pub fallback: Fallback,
     /// What its person is told then.
     pub words: &'static str,
+    /// What its person can do instead where the command is refused.
+    pub instead: Option<refusal::Fallback>,
+}
+
+impl Degradation {
+    /// The refusal of a command for which there is no other way.
+    pub(crate) fn refusal(&self) -> Refusal {
+        Refusal::Unsupported {
+            capability: self.needs,
+            fallback: self.instead,
+        }
+    }
 }
 
 /// Every degradation.
@@ -46,18 +74,77 @@ pub const TABLE: &[Degradation] = &[
         needs: CapabilityFlag::ActiveSteering,
         fallback: Fallback::Instead(Feature::Restart),
         words: "This agent cannot be steered: the turn is stopped and started again with your words.",
+        instead: None,
     },
     Degradation {
         feature: Feature::Restart,
         needs: CapabilityFlag::Interrupt,
         fallback: Fallback::Refuse,
         words: "This agent cannot be stopped in a turn; your message can wait in the queue.",
+        instead: Some(refusal::Fallback::Queue),
     },
     Degradation {
         feature: Feature::Interrupt,
         needs: CapabilityFlag::Interrupt,
         fallback: Fallback::Refuse,
         words: "This agent cannot be stopped in a turn.",
+        instead: None,
+    },
+    Degradation {
+        feature: Feature::Fork,
+        needs: CapabilityFlag::ForkThread,
+        fallback: Fallback::Refuse,
+        words: "This agent cannot copy a conversation; make a new thread and tell it what it has to know.",
+        instead: Some(refusal::Fallback::NewThread),
+    },
+    Degradation {
+        feature: Feature::ForkFromRun,
+        needs: CapabilityFlag::ForkFromTurn,
+        fallback: Fallback::Refuse,
+        words: "This agent cannot copy a conversation as it was after an earlier run.",
+        instead: Some(refusal::Fallback::ForkHead),
+    },
+    Degradation {
+        feature: Feature::Rollback,
+        needs: CapabilityFlag::RollbackThread,
+        fallback: Fallback::Refuse,
+        words: "This agent cannot forget what was said.",
+        instead: Some(refusal::Fallback::ForkBefore),
+    },
+    Degradation {
+        feature: Feature::Compact,
+        needs: CapabilityFlag::CompactOnRequest,
+        fallback: Fallback::Refuse,
+        words: "This agent cannot be asked to shorten its context.",
+        instead: None,
+    },
+    Degradation {
+        feature: Feature::SwitchModel,
+        needs: CapabilityFlag::ModelSwitchInSession,
+        fallback: Fallback::Refuse,
+        words: "This agent keeps the model it began with; another one takes a new thread.",
+        instead: Some(refusal::Fallback::NewThread),
+    },
+    Degradation {
+        feature: Feature::SwitchMode,
+        needs: CapabilityFlag::RuntimeModeSwitchInSession,
+        fallback: Fallback::Refuse,
+        words: "This agent keeps the mode it began with; another one takes a new thread.",
+        instead: Some(refusal::Fallback::NewThread),
+    },
+    Degradation {
+        feature: Feature::SendImages,
+        needs: CapabilityFlag::ImageInput,
+        fallback: Fallback::Refuse,
+        words: "This agent takes no pictures.",
+        instead: Some(refusal::Fallback::NameFile),
+    },
+    Degradation {
+        feature: Feature::SendFiles,
+        needs: CapabilityFlag::FileInput,
+        fallback: Fallback::Refuse,
+        words: "This agent takes no files with a message.",
+        instead: Some(refusal::Fallback::NameFile),
     },
 ];
 

@@ -1,7 +1,7 @@
 //! A decision in the making: each event is folded into a copy of the state as it is emitted, so that what follows sees
 //! it. The copy is made only when there is a first event.
 
-use crate::apply::apply;
+use crate::{apply::apply, fork};
 use pilothouse_domain::{
     AttemptId, DispatchMode, Effect, EffectId, EffectKind, Event, ItemContent, ItemId, ItemStatus,
     MessageId, NodeId, Position, RunId, RunStatus, ThreadState, TurnItem,
@@ -78,6 +78,7 @@ impl<'a> Draft<'a> {
             root_node: ids.node,
             message: None,
         });
+        self.open_fork_item();
         self.open_user_item(start.message);
         self.effect(
             ids.effect,
@@ -89,8 +90,32 @@ impl<'a> Draft<'a> {
         );
     }
 
+    /// Says where a fork comes from, before its first message.
+    fn open_fork_item(&mut self) {
+        let Some(fork) = fork::pending(&self.state) else {
+            return;
+        };
+        if let Some(run) = fork.run {
+            let content = ItemContent::Fork {
+                source: fork.source,
+                run,
+            };
+            self.open_in_active(fork::fork_item(fork.id), content, ItemStatus::Open);
+        }
+    }
+
     /// Puts a message of ours into the timeline of the active run. Its text stands in its row.
     pub(crate) fn open_user_item(&mut self, message: MessageId) {
+        let content = ItemContent::UserMessage {
+            message: Some(message),
+            text: Body::default(),
+            attachments: Vec::new(),
+        };
+        self.open_in_active(user_item(message), content, ItemStatus::Completed);
+    }
+
+    /// Puts an item at the end of the active run's timeline.
+    pub(crate) fn open_in_active(&mut self, id: ItemId, content: ItemContent, status: ItemStatus) {
         let Some(active) = &self.state.active else {
             return;
         };
@@ -98,19 +123,15 @@ impl<'a> Draft<'a> {
             return;
         };
         let item = TurnItem {
-            id: user_item(message),
+            id,
             position: Position {
                 run: active.ordinal,
                 arrival: self.state.next_arrival,
             },
             run: active.id,
             node,
-            status: ItemStatus::Completed,
-            content: ItemContent::UserMessage {
-                message: Some(message),
-                text: Body::default(),
-                attachments: Vec::new(),
-            },
+            status,
+            content,
             opened_at_ms: 0,
             closed_at_ms: None,
         };

@@ -33,7 +33,8 @@ pub fn next_internal(state: &ThreadState) -> Option<Internal> {
             .meta
             .as_ref()
             .is_some_and(|meta| meta.lifecycle == Lifecycle::Active);
-    (in_use && state.held.is_none() && !state.queue.is_empty()).then_some(Internal::AdvanceQueue)
+    let goes_on = state.held.is_none() && state.rests();
+    (in_use && goes_on && !state.queue.is_empty()).then_some(Internal::AdvanceQueue)
 }
 
 /// Decides it. What no longer applies gives an empty decision.
@@ -161,7 +162,7 @@ fn start_restart(draft: &mut Draft<'_>, mint: &mut IdMint) {
 }
 
 fn advance_queue(draft: &mut Draft<'_>, mint: &mut IdMint) {
-    if draft.state.active.is_some() || draft.state.held.is_some() {
+    if !draft.state.rests() || draft.state.held.is_some() {
         return;
     }
     let Some(head) = draft.state.queue.first().copied() else {

@@ -10,13 +10,18 @@ mod answer;
 mod apply;
 mod assess;
 mod choose;
+mod compact;
+mod create;
 mod decide;
 pub mod degrade;
 mod draft;
+mod fork;
 mod ingest;
 mod internal;
 pub mod memory;
 mod project;
+mod rollback;
+mod select;
 mod summary;
 
 pub use affordances::{Affordances, Offer, Unavailable, affordances};
@@ -25,16 +30,19 @@ pub use apply::{STEP_REFUSED, apply, apply_entry};
 pub use assess::{Assessment, assess, is_hidden, reveal_hidden};
 pub use decide::{decide, lookups};
 pub use draft::user_item;
+pub use fork::{fork_item, source_of};
 pub use ingest::{SessionContext, ingest, ingest_outcome, runtime_lost};
 pub use internal::{decide_internal, next_internal};
 pub use project::project;
+pub use rollback::rollback_of;
 pub use summary::summarise;
 
 use pilothouse_domain::{
-    Effect, Event, ItemId, MessageId, Refusal, RequestId, Row, RowKey, RunId, RuntimeRequest,
-    TurnItem,
+    Cursor, Effect, Event, ItemId, MessageId, Refusal, RequestId, Row, RowKey, RunId,
+    RuntimeRequest, SessionId, ThreadId, ThreadState, TurnItem,
     binding::{Binding, BindingKey, BindingTarget},
     command::Notice,
+    provider::OfferedModel,
     request::LostReason,
     run::Run,
     thread::ConversationMessage,
@@ -78,6 +86,12 @@ pub struct LookupKeys {
     pub run: Option<RunId>,
     /// Messages whose rows are needed.
     pub messages: Vec<MessageId>,
+    /// The thread that a fork comes from, and the run it names; see [`source_of`].
+    pub source: Option<(ThreadId, Option<RunId>)>,
+    /// The first run that a rollback takes back; see [`rollback_of`].
+    pub rollback: Option<RunId>,
+    /// The session whose models a selection is checked against.
+    pub session: Option<SessionId>,
 }
 
 /// The rows found for [`LookupKeys`]. A device that lacks one predicts only *saved*.
@@ -89,6 +103,35 @@ pub struct Lookups {
     pub run: Option<Run>,
     /// Messages found.
     pub messages: Vec<ConversationMessage>,
+    /// The thread that a fork comes from.
+    pub source: Option<Box<SourceThread>>,
+    /// What a rollback takes back.
+    pub rollback: Option<Box<RollbackRuns>>,
+    /// Models that the thread's agent offers; empty if that is not known.
+    pub models: Vec<OfferedModel>,
+}
+
+/// What a rollback takes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RollbackRuns {
+    /// The run that it names, and all that began after it and stand; at most one more than
+    /// [`limits::ROLLED_BACK`](pilothouse_domain::limits::ROLLED_BACK).
+    pub runs: Vec<Run>,
+    /// The last run before them that stands.
+    pub head: Option<Run>,
+}
+
+/// A thread that another is to begin from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceThread {
+    /// Its state.
+    pub state: ThreadState,
+    /// The place of its log at which it stands so.
+    pub cursor: Cursor,
+    /// The run that is named, or the last that ended; `None` if there is none.
+    pub run: Option<Run>,
+    /// Whether the agent took that run up.
+    pub taken_up: bool,
 }
 
 /// What the ledger does of its own accord (DESIGN section 4, *internal commands*).

@@ -2,14 +2,14 @@
 //! recordings run on it; a ledger keeps the same in its database.
 
 use crate::{
-    Bindings, Decision, Ingested, Lookups, Rows, SessionContext, Verdict, apply, apply_entry,
-    decide, decide_internal, ingest, ingest_outcome, lookups, next_internal, project, runtime_lost,
-    summarise,
+    Bindings, Decision, Ingested, Lookups, RollbackRuns, Rows, SessionContext, SourceThread,
+    Verdict, apply, apply_entry, decide, decide_internal, ingest, ingest_outcome, lookups,
+    next_internal, project, rollback_of, runtime_lost, source_of, summarise,
 };
 use pilothouse_domain::{
     Cause, Chain, Command, Cursor, Digest, Effect, EffectOutcome, Entry, Epoch, Event, ItemId,
-    LoggedEvent, Policy, ProviderEvent, Refusal, RequestId, Row, RowKey, RuntimeRequest, ThreadId,
-    ThreadState, ThreadSummary, TurnItem,
+    LoggedEvent, Policy, ProviderEvent, Refusal, RequestId, Row, RowKey, Run, RunId, RunStatus,
+    RuntimeRequest, ThreadId, ThreadState, ThreadSummary, TurnItem,
     binding::{BindingKey, BindingTarget},
     entry::LOG_FORMAT,
     hash,
@@ -157,7 +157,68 @@ impl MemoryThread {
                     },
                 )
                 .collect(),
+            source: keys
+                .source
+                .filter(|(source, _)| *source == self.state.thread)
+                .map(|(_, run)| Box::new(self.as_source(run))),
+            rollback: keys
+                .rollback
+                .and_then(|before| self.taken_back(before))
+                .map(Box::new),
+            models: keys
+                .session
+                .and_then(
+                    |id| match self.rows.get(RowKind::Session.key(id.as_bytes())) {
+                        Some(Row::Session(session)) => Some(session.models),
+                        _ => None,
+                    },
+                )
+                .unwrap_or_default(),
         }
+    }
+
+    /// What a rollback from a run on takes back.
+    fn taken_back(&self, before: RunId) -> Option<RollbackRuns> {
+        let Some(Row::Run(first)) = self.rows.get(RowKind::Run.key(before.as_bytes())) else {
+            return None;
+        };
+        let mut runs: Vec<Run> = self
+            .rows
+            .0
+            .values()
+            .filter_map(|row| match row {
+                Row::Run(run) if run.ordinal.is_some() => Some(run.clone()),
+                _ => None,
+            })
+            .collect();
+        runs.sort_by_key(|run| run.ordinal);
+        let from = first.ordinal.unwrap_or(u32::MAX);
+        let (earlier, later): (Vec<_>, Vec<_>) =
+            runs.into_iter().partition(|run| run.ordinal < Some(from));
+        let head = earlier
+            .into_iter()
+            .rfind(|run| run.status != RunStatus::RolledBack);
+        Some(rollback_of(first, later, head))
+    }
+
+    /// The thread as one that another is to begin from.
+    pub fn as_source(&self, run: Option<RunId>) -> SourceThread {
+        source_of(self.state.clone(), self.cursor(), run, |key| {
+            self.rows.get(key)
+        })
+    }
+
+    /// Decides the fork of this thread; gives the new one if it was taken.
+    ///
+    /// # Errors
+    /// Why it was not.
+    pub fn fork(&self, actor: Actor, command: &Command) -> Result<Self, Refusal> {
+        let mut fork = Self::new(command.thread, self.policy.clone());
+        let found = self.look_up(command);
+        let decision = decide(&fork.state, &found, actor, command, &self.policy)?;
+        let name = command.body.name().to_owned();
+        fork.decided(Cause::Internal { name }, decision);
+        Ok(fork)
     }
 
     /// Decides a command and, if it was taken, appends what it leads to and what follows of itself.

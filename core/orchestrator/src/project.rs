@@ -5,6 +5,7 @@ use crate::Rows;
 use pilothouse_domain::{
     AttemptId, Event, ItemContent, MessageId, NodeId, ProviderThreadId, ProviderTurnId,
     RequestStatus, Row, RunId, RunStatus, RuntimeRequest, ThreadState, TurnItem,
+    event::RollbackOutcome,
     provider::{ProviderSession, ProviderThread, ProviderTurn},
     request::Respondability,
     row::RowKind,
@@ -37,6 +38,8 @@ pub fn project(rows: &mut dyn Rows, state_before: &ThreadState, host_time_ms: u6
         Event::SessionChanged { .. }
         | Event::SessionStatusChanged { .. }
         | Event::CapabilitiesLearned { .. }
+        | Event::ModelsOffered { .. }
+        | Event::LimitsReported { .. }
         | Event::ProviderThreadChanged { .. }
         | Event::ProviderThreadStatusChanged { .. } => at.provider_event(event),
         Event::ItemOpened { .. }
@@ -49,12 +52,17 @@ pub fn project(rows: &mut dyn Rows, state_before: &ThreadState, host_time_ms: u6
         | Event::RequestChanged { .. }
         | Event::RequestAnswering { .. }
         | Event::RequestClosed { .. } => at.request_event(event),
+        Event::RollbackEnded { outcome, .. } => at.rollback_event(outcome),
         Event::PlanUpdated { plan } => at.rows.put(Row::Plan(plan.clone())),
         Event::ThreadCreated { .. }
+        | Event::ThreadSelected { .. }
         | Event::InterruptRequested { .. }
         | Event::InterruptStep { .. }
         | Event::RestartPending { .. }
         | Event::QueueHeld { .. }
+        | Event::RollbackRequested { .. }
+        | Event::TransferRecorded { .. }
+        | Event::TransferStatusChanged { .. }
         | Event::NoticeRaised { .. }
         | Event::FrameUnreadable { .. }
         | Event::DevicePaired { .. }
@@ -195,6 +203,19 @@ impl At<'_> {
         }
     }
 
+    fn rollback_event(&mut self, outcome: &RollbackOutcome) {
+        let RollbackOutcome::Applied { runs, head } = outcome else {
+            return;
+        };
+        for run in runs {
+            self.run(*run, |row| row.status = RunStatus::RolledBack);
+        }
+        let seen = head.map_or(0, |head| head.ordinal);
+        if let Some(current) = self.state.provider_thread {
+            self.provider_thread(current, |row| row.coverage = row.coverage.min(seen));
+        }
+    }
+
     fn attempt_event(&mut self, event: &Event) {
         match event {
             Event::AttemptStarted {
@@ -303,6 +324,12 @@ impl At<'_> {
     fn provider_event(&mut self, event: &Event) {
         match event {
             Event::SessionChanged { session } => self.rows.put(Row::Session(session.clone())),
+            Event::LimitsReported { session, limits } => {
+                self.session(*session, |row| row.limits.clone_from(limits));
+            }
+            Event::ModelsOffered { session, models } => {
+                self.session(*session, |row| row.models.clone_from(models));
+            }
             Event::SessionStatusChanged { session, status } => {
                 self.session(*session, |row| row.status = status.clone());
             }

@@ -46,6 +46,7 @@ pub fn summarise(
             .unwrap_or_else(|| "".into()),
         mode: meta.map(|m| m.selection.mode).unwrap_or_default(),
         sandbox: meta.and_then(|m| m.selection.sandbox),
+        lineage: meta.and_then(|m| m.lineage),
         active,
         last_run: state.last_run,
         waiting,

@@ -7,9 +7,10 @@ use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Answer, Capabilities, Incarnation, Mode, NativeId, ProviderEvent, Subject,
     policy::Sandbox,
+    provider::OfferedModel,
     request::{AnswerDelivery, RequestKind},
     run::RunError,
-    thread::{Attachment, Selection},
+    thread::Selection,
 };
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use tokio::sync::mpsc;
@@ -114,6 +115,10 @@ pub trait AgentRuntime: Send + Sync {
     /// Takes back the last turns of a conversation.
     fn reverting(&self) -> Option<&dyn Reverting> {
         None
+    }
+    /// Models that it can be given, in its order; empty if it does not say.
+    fn models(&self) -> Vec<OfferedModel> {
+        Vec::new()
     }
     /// Shortens a conversation's context when asked to.
     fn compacting(&self) -> Option<&dyn Compacting> {
@@ -230,12 +235,25 @@ pub struct SendTurn {
     pub thread: NativeId,
     /// Our message's id, which the agent may echo.
     pub client_id: String,
-    /// What is said.
+    /// What is said; may be empty where something is attached.
     pub text: String,
-    /// What is attached.
-    pub attachments: Vec<Attachment>,
+    /// What is attached, in order.
+    pub attachments: Vec<InputFile>,
     /// Model, effort and mode.
     pub selection: Selection,
+}
+
+/// A file that goes with a message. It stands where the agent's process can read it until that process ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputFile {
+    /// Its name as the person sees it; no path.
+    pub name: String,
+    /// Its MIME type as the device said it: the file's first bytes know better.
+    pub media_type: String,
+    /// Size in bytes, at most [`limits::ATTACHMENT_BYTES`](pilothouse_domain::limits::ATTACHMENT_BYTES).
+    pub bytes: u64,
+    /// Where it stands.
+    pub path: PathBuf,
 }
 
 /// The agent took a turn.

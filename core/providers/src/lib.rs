@@ -15,6 +15,7 @@ pub mod claude;
 pub mod codex;
 pub mod contract;
 pub mod pi;
+pub mod picture;
 pub mod process;
 pub mod registry;
 pub mod replay;

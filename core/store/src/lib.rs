@@ -24,6 +24,7 @@ mod lock;
 mod open_text;
 mod replica;
 mod rows;
+mod runs;
 #[cfg(test)]
 mod tests;
 

@@ -43,7 +43,9 @@ pub(crate) fn row_of(waiting: &Outstanding) -> DeliveryRow {
 fn preview_of(command: &Command) -> String {
     use pilothouse_domain::Answer;
     match &command.body {
-        CommandBody::ThreadCreate { title, .. } => preview(title),
+        CommandBody::ThreadCreate { title, .. } | CommandBody::ThreadFork { title, .. } => {
+            preview(title)
+        }
         CommandBody::MessageSend { text, .. } => preview(text),
         CommandBody::RequestAnswer { answer, .. } => match answer {
             Answer::Choose { option, .. } => option.to_string(),
@@ -51,6 +53,9 @@ fn preview_of(command: &Command) -> String {
             Answer::Reply { .. } => String::new(),
         },
         CommandBody::RunInterrupt { .. }
+        | CommandBody::ThreadRollback { .. }
+        | CommandBody::ThreadCompact
+        | CommandBody::ThreadSelect { .. }
         | CommandBody::QueueRemove { .. }
         | CommandBody::QueueRelease { .. } => String::new(),
     }

@@ -245,6 +245,20 @@ fn content_of(
         ),
         ItemContent::Compaction { text } => (RowContent::Compaction, text_of(text)),
         ItemContent::Interrupt { note } => (RowContent::Interrupt { note: note.clone() }, none),
+        ItemContent::Fork { source, run } => (
+            RowContent::Fork {
+                source: *source,
+                run: *run,
+            },
+            none,
+        ),
+        ItemContent::Rollback { before, runs } => (
+            RowContent::Rollback {
+                before: *before,
+                runs: *runs,
+            },
+            none,
+        ),
         ItemContent::Subagent {
             child,
             title,

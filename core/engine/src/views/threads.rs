@@ -11,6 +11,7 @@ use crate::{
 use pilothouse_domain::{
     CommandBody, HostId, ThreadId, ThreadSummary,
     row::{Standing, WaitingCounts},
+    thread::{Lineage, Relationship},
 };
 use pilothouse_store::{StoreError, ThreadFilter, ThreadPlace};
 use std::{collections::BTreeMap, sync::Arc};
@@ -83,7 +84,7 @@ impl OnItsWay {
                 continue;
             }
             *found.counts.entry((waiting.host, thread)).or_default() += 1;
-            if let Some(line) = predicted(&waiting)
+            if let Some(line) = predicted(reads, &waiting)?
                 && reads.listed_seq(waiting.host, thread)?.is_none()
             {
                 found.lines.push((waiting.host, line));
@@ -192,22 +193,43 @@ pub(crate) fn between(
 }
 
 /// The line of a thread that is only on its way.
-fn predicted(waiting: &Outstanding) -> Option<ThreadSummary> {
-    let CommandBody::ThreadCreate {
-        title,
-        workspace,
-        selection,
-    } = &waiting.command.body
-    else {
-        return None;
+fn predicted(
+    reads: &Reading<'_>,
+    waiting: &Outstanding,
+) -> Result<Option<ThreadSummary>, StoreError> {
+    let (title, workspace, agent, mode, sandbox, lineage) = match &waiting.command.body {
+        CommandBody::ThreadCreate {
+            title,
+            workspace,
+            selection,
+        } => {
+            let agent = selection.agent.clone();
+            let (mode, sandbox) = (selection.mode, selection.sandbox);
+            (title, workspace.clone(), agent, mode, sandbox, None)
+        }
+        CommandBody::ThreadFork { title, source, .. } => {
+            // A fork of a thread that is itself on its way shows when its source does.
+            let Some(from) = reads.summary(waiting.host, *source)? else {
+                return Ok(None);
+            };
+            let lineage = Lineage {
+                parent: *source,
+                relationship: Relationship::Fork,
+                root: from.lineage.map_or(*source, |lineage| lineage.root),
+            };
+            let (agent, mode, sandbox) = (from.agent, from.mode, from.sandbox);
+            (title, from.workspace, agent, mode, sandbox, Some(lineage))
+        }
+        _ => return Ok(None),
     };
-    Some(ThreadSummary {
+    Ok(Some(ThreadSummary {
         thread: waiting.command.thread,
         title: title.clone(),
-        workspace: workspace.clone(),
-        agent: selection.agent.clone(),
-        mode: selection.mode,
-        sandbox: selection.sandbox,
+        workspace,
+        agent,
+        mode,
+        sandbox,
+        lineage,
         active: None,
         last_run: None,
         waiting: WaitingCounts::default(),
@@ -218,5 +240,5 @@ fn predicted(waiting: &Outstanding) -> Option<ThreadSummary> {
         created_at_ms: waiting.saved_at_ms,
         updated_at_ms: waiting.saved_at_ms,
         seq: 0,
-    })
+    }))
 }

@@ -13,7 +13,11 @@ use crate::{
 };
 use pilothouse_domain::{
     Command, CommandBody, Event, HostId, ItemContent, ItemId, MessageId, Policy, Position, Row,
-    RowKey, RuntimeRequest, ThreadId, ThreadState, item::Body, row::WaitingCounts,
+    RowKey, RuntimeRequest, ThreadId, ThreadState,
+    item::Body,
+    provider::AccountLimit,
+    row::{RowKind, WaitingCounts},
+    run::Usage,
     thread::Delivery,
 };
 use pilothouse_store::StoreError;
@@ -118,12 +122,16 @@ impl TimelineView {
             title: meta.map(|meta| meta.title.clone()).unwrap_or_default(),
             workspace: meta.map(|meta| meta.workspace.clone()),
             selection: meta.map(|meta| meta.selection.clone()),
+            lineage: meta.and_then(|meta| meta.lineage),
             active: state.and_then(|state| active_of(state, base, overlay)),
             last_run: state.and_then(|state| state.last_run),
+            usage: state.and_then(|state| usage_of(state, overlay)),
+            limits: base.map_or_else(Vec::new, |state| limits_of(state, stored)),
             queue: state.map_or_else(Vec::new, |state| queue_of(state, base, overlay)),
             // Queue edits name what the host has, not what is predicted.
             queue_revision: base.map_or(0, |state| state.queue_revision),
             held: state.and_then(|state| state.held),
+            rolling_back: state.and_then(|state| state.rollback),
             waiting: base.map(waiting_of).unwrap_or_default(),
             affordances: state
                 .zip(policy)
@@ -380,6 +388,21 @@ fn active_of(
         interrupting: active.interrupting.is_some(),
         pending,
     })
+}
+
+fn usage_of(state: &ThreadState, overlay: &Overlay<'_>) -> Option<Usage> {
+    let active = state.active.as_ref().map(|active| active.id);
+    let run = active.or(state.last_run.map(|last| last.id))?;
+    overlay.run(run)?.usage
+}
+
+fn limits_of(state: &ThreadState, stored: &StoredThread<'_>) -> Vec<AccountLimit> {
+    let session = state.session.as_ref().map(|session| session.id);
+    let key = session.map(|id| RowKind::Session.key(id.as_bytes()));
+    match key.and_then(|key| stored.row(key)) {
+        Some(Row::Session(row)) => row.limits,
+        _ => Vec::new(),
+    }
 }
 
 fn queue_of(

@@ -30,6 +30,7 @@ fn line(n: u32) -> ThreadSummary {
         agent: "codex".into(),
         mode: Mode::Ask,
         sandbox: None,
+        lineage: None,
         active: None,
         last_run: None,
         waiting: WaitingCounts {

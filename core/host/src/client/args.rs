@@ -20,6 +20,23 @@ pub enum ClientCommand {
         after_help = "Example:\n  pilothouse new --agent codex --workspace demo 'Fix the flaky test'"
     )]
     New(NewArgs),
+    /// Make a thread that begins as another stands, or stood after one of its runs; nothing runs until a message is sent
+    #[command(
+        after_help = "Examples:\n  pilothouse fork 3kf\n  pilothouse fork 3kf --after 2 'The other way'\n\nThe agent gets a copy of the conversation up to there with the first message. Both threads work on the same\nfiles, as they are then."
+    )]
+    Fork(ForkArgs),
+    /// Have a thread's agent forget a run and all after it; files stay as they are
+    #[command(
+        after_help = "Example:\n  pilothouse rollback 3kf --before 4\n\nThe runs stay in the timeline, marked as rolled back."
+    )]
+    Rollback(RollbackArgs),
+    /// Ask a thread's agent to shorten its context, and wait until it has
+    Compact(CompactArgs),
+    /// Choose the mode, model or effort that a thread runs on from its next turn on; without any, show them
+    #[command(
+        after_help = "Examples:\n  pilothouse select 3kf\n  pilothouse select 3kf --model gpt-5.5 --effort high\n  pilothouse select 3kf --mode read_only --model default"
+    )]
+    Select(SelectArgs),
     /// Send a message to a thread's agent
     #[command(
         after_help = "Examples:\n  pilothouse send 3kf 'Run the tests'\n  git diff | pilothouse send 3kf -\n\nWithout --queue, --steer or --restart the message starts a run, or is queued if one is active."
@@ -189,6 +206,75 @@ impl From<SandboxArg> for pilothouse_domain::policy::Sandbox {
     }
 }
 
+/// `fork`
+#[derive(Debug, Clone, Args)]
+pub struct ForkArgs {
+    /// The thread it comes from (the beginning of its id is enough)
+    pub thread: String,
+    /// What the new thread is about [default: the other's title]
+    pub title: Option<String>,
+    /// The run after which it goes its own way: its number, or the beginning of its id [default: the last that has ended]
+    #[arg(long, value_name = "RUN")]
+    pub after: Option<String>,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `rollback`
+#[derive(Debug, Clone, Args)]
+pub struct RollbackArgs {
+    /// The thread (the beginning of its id is enough)
+    pub thread: String,
+    /// The first run that is to be forgotten: its number, or the beginning of its id
+    #[arg(long, value_name = "RUN")]
+    pub before: String,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `compact`
+#[derive(Debug, Clone, Args)]
+pub struct CompactArgs {
+    /// The thread (the beginning of its id is enough)
+    pub thread: String,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `select`
+#[derive(Debug, Clone, Args)]
+pub struct SelectArgs {
+    /// The thread (the beginning of its id is enough)
+    pub thread: String,
+    /// What the agent may do without asking [default: as it is]
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeArg>,
+    /// The model, as the agent names it; `default` is the agent's own [default: as it is]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// The effort, as the model names it; `default` is the model's own [default: as it is]
+    #[arg(long, value_name = "EFFORT")]
+    pub effort: Option<String>,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
 /// `--mode` of `new`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ModeArg {
@@ -222,8 +308,12 @@ impl From<ModeArg> for pilothouse_domain::Mode {
 pub struct SendArgs {
     /// The thread (the beginning of its id is enough)
     pub thread: String,
-    /// What to say; - reads it from standard input
+    /// What to say; - reads it from standard input; may be left out where something is attached
+    #[arg(required_unless_present = "attach", default_value = "")]
     pub text: String,
+    /// A file that goes with it; again for several. Whether the agent takes it, the host says
+    #[arg(long, value_name = "FILE")]
+    pub attach: Vec<PathBuf>,
     /// When it is to reach the agent.
     #[command(flatten)]
     pub dispatch: DispatchArgs,
@@ -372,6 +462,10 @@ impl ClientCommand {
             Self::Hosts(args) => &args.device,
             Self::Threads(args) => &args.device,
             Self::New(args) => &args.device,
+            Self::Fork(args) => &args.device,
+            Self::Rollback(args) => &args.device,
+            Self::Compact(args) => &args.device,
+            Self::Select(args) => &args.device,
             Self::Send(args) => &args.device,
             Self::Watch(args) => &args.device,
             Self::Inbox(args) => &args.device,

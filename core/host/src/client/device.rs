@@ -6,7 +6,9 @@ use super::{
     pick,
     text::span,
 };
-use pilothouse_domain::{CommandBody, HostId, RequestId, ThreadId, command::Notice};
+use pilothouse_domain::{
+    BlobHash, CommandBody, HostId, RequestId, ThreadId, command::Notice, provider::OfferedModel,
+};
 use pilothouse_engine::{
     Batch, Core, CoreConfig, HostRow, InboxRow, LinkState, NewCommand, Observation, Page,
     Platform as _, Query, QueryError, RequestPage, Scope, SystemPlatform, ThreadCounts,
@@ -456,6 +458,19 @@ impl Device {
             Ok(Page::Request(page)) => Some(*page),
             Ok(_) | Err(_) => None,
         }
+    }
+
+    /// Models that a thread's agent has said it offers.
+    pub(crate) fn models(&self, host: HostId, thread: ThreadId) -> Vec<OfferedModel> {
+        match self.query(Query::Models { host, thread }) {
+            Ok(Page::Models(models)) => models,
+            Ok(_) | Err(_) => Vec::new(),
+        }
+    }
+
+    /// Brings a file to a host; gives its address.
+    pub(crate) fn upload(&self, host: HostId, bytes: &[u8]) -> Result<BlobHash, QueryError> {
+        self.core.upload(host, bytes)
     }
 
     fn query(&self, query: Query) -> Result<Page, QueryError> {

@@ -13,6 +13,7 @@ mod query;
 mod rate;
 mod session;
 mod sessions;
+mod uploads;
 
 pub(crate) use outgoing::Patience;
 pub(crate) use pairing::{PairingDesk, PairingEvent};
@@ -56,6 +57,7 @@ pub(crate) struct Host {
     pub(crate) patience: Patience,
     pub(crate) strangers: Semaphore,
     pub(crate) rates: Mutex<BTreeMap<DeviceId, rate::Rate>>,
+    pub(crate) uploads: uploads::Uploads,
     pub(crate) started: Instant,
     /// The last report for a device, and when it was made.
     examined: tokio::sync::Mutex<Option<(Instant, DoctorReport)>>,
@@ -84,6 +86,7 @@ impl Host {
             patience,
             strangers: Semaphore::new(STRANGERS),
             rates: Mutex::default(),
+            uploads: uploads::Uploads::default(),
             started: Instant::now(),
             examined: tokio::sync::Mutex::default(),
             listening: Mutex::new(listening),

@@ -1,6 +1,10 @@
 //! What is asked once: older pages, parts of bodies, what the host has.
 
-use super::Host;
+use super::{
+    Host,
+    uploads::{Part, Progress},
+};
+use pilothouse_domain::DeviceId;
 use pilothouse_ledger::LedgerError;
 use pilothouse_wire::message::{
     BLOB_CHUNK, Base64, BlobChunk, ErrorAbout, ErrorCode, HostMessage, OlderItems, Query,
@@ -11,8 +15,8 @@ use pilothouse_wire::message::{
 const PAGE_BYTES: usize = 256 * 1024;
 
 /// The answer to a query.
-pub(super) async fn answer(host: &Host, id: u32, query: Query) -> HostMessage {
-    let answer = match result(host, query).await {
+pub(super) async fn answer(host: &Host, device: DeviceId, id: u32, query: Query) -> HostMessage {
+    let answer = match result(host, device, query).await {
         Ok(result) => QueryAnswer::Result(result),
         Err((code, message, next_step)) => QueryAnswer::Error(error(id, code, message, next_step)),
     };
@@ -34,6 +38,55 @@ pub(super) fn error(
     }
 }
 
+/// Takes a part of a file; the last one has it kept.
+async fn put(
+    host: &Host,
+    device: DeviceId,
+    part: Part,
+    data: Vec<u8>,
+) -> Result<QueryResult, Failure> {
+    let hash = part.hash;
+    let known = host
+        .ledger
+        .read(move |reader| reader.blob_len(hash))
+        .await
+        .map_err(|e| unreadable(&e))?;
+    if let Some(have) = known {
+        host.uploads.forget(device, hash);
+        let complete = true;
+        return Ok(QueryResult::PutBlob {
+            hash,
+            have,
+            complete,
+        });
+    }
+    let whole = match host.uploads.take(device, part, &data) {
+        Ok(Progress::Partly { have }) => {
+            let complete = false;
+            return Ok(QueryResult::PutBlob {
+                hash,
+                have,
+                complete,
+            });
+        }
+        Ok(Progress::Whole(bytes)) => bytes,
+        Err(problem) => {
+            return Err((ErrorCode::Malformed, problem, "send the file anew"));
+        }
+    };
+    let have = whole.len() as u64;
+    host.ledger
+        .keep_blob(whole)
+        .await
+        .map_err(|e| unreadable(&e))?;
+    let complete = true;
+    Ok(QueryResult::PutBlob {
+        hash,
+        have,
+        complete,
+    })
+}
+
 type Failure = (ErrorCode, String, &'static str);
 
 fn unreadable(error: &LedgerError) -> Failure {
@@ -44,7 +97,7 @@ fn unreadable(error: &LedgerError) -> Failure {
     )
 }
 
-async fn result(host: &Host, query: Query) -> Result<QueryResult, Failure> {
+async fn result(host: &Host, device: DeviceId, query: Query) -> Result<QueryResult, Failure> {
     match query {
         Query::OlderItems {
             thread,
@@ -82,6 +135,19 @@ async fn result(host: &Host, query: Query) -> Result<QueryResult, Failure> {
                     "it was redacted or its time was over; nothing is to be done",
                 )),
             }
+        }
+        Query::PutBlob {
+            hash,
+            offset,
+            total,
+            data,
+        } => {
+            let part = Part {
+                hash,
+                offset,
+                total,
+            };
+            put(host, device, part, data.0).await
         }
         Query::Agents => Ok(QueryResult::Agents {
             agents: host.examiner.agents().await,

@@ -305,18 +305,27 @@ impl Session {
     }
 
     async fn query(&mut self, id: u32, query: Query) -> Option<()> {
-        if !self.device.scopes.contains(&Scope::Read) {
-            let problem = "this device may not read".to_owned();
-            let next_step = "pair it anew with the scope `read`";
+        let scope = query.scope();
+        if !self.device.scopes.contains(&scope) {
+            let (problem, next_step) = match scope {
+                Scope::Read => (
+                    "this device may not read",
+                    "pair it anew with the scope `read`",
+                ),
+                _ => (
+                    "this device may not send",
+                    "pair it anew with the scope `operate`",
+                ),
+            };
             let answer = query::error(id, ErrorCode::Forbidden, problem, next_step);
             let answer = pilothouse_wire::message::QueryAnswer::Error(answer);
             return self.send(HostMessage::Result { id, answer }).await;
         }
         // Reading on waits while eight are worked on: a device cannot pile them up.
         let permit = self.queries.clone().acquire_owned().await.ok()?;
-        let (host, queue) = (self.host.clone(), self.queue.clone());
+        let (host, queue, device) = (self.host.clone(), self.queue.clone(), self.device.device);
         self.tasks.spawn(async move {
-            let answer = query::answer(&host, id, query).await;
+            let answer = query::answer(&host, device, id, query).await;
             let too_large = match queue.send(&answer).await {
                 Err(super::outgoing::QueueError::Encode(error)) => error.to_string(),
                 _ => return drop(permit),

@@ -30,7 +30,7 @@ impl Work {
         let Some(home) = event.place.home() else {
             return match &event.kind {
                 // The first one is told to each thread by the effect runner; later ones concern all that are served.
-                ProviderEventKind::SessionReady { .. } => {
+                ProviderEventKind::SessionReady { .. } | ProviderEventKind::Limits { .. } => {
                     for thread in self.served_by(facts.incarnation) {
                         self.ingest(tx, thread, facts, event)?;
                     }

@@ -2,9 +2,27 @@
 
 use super::Work;
 use crate::config::Principal;
-use pilothouse_domain::{Cause, Command, CommandBody, Outcome, Refusal, ThreadId, thread::Actor};
-use pilothouse_orchestrator::{Lookups, Verdict, decide, lookups};
+use pilothouse_domain::{
+    Cause, Command, CommandBody, Outcome, Refusal, ThreadId, limits, thread::Actor,
+};
+use pilothouse_orchestrator::{Lookups, Verdict, decide, lookups, source_of};
 use pilothouse_store::{LedgerTx, StoreError};
+
+/// A message waits for its files: one that names a file which is not here is not taken.
+fn missing_file(tx: &LedgerTx<'_>, command: &Command) -> Result<Option<Refusal>, StoreError> {
+    let CommandBody::MessageSend { attachments, .. } = &command.body else {
+        return Ok(None);
+    };
+    for file in attachments.iter().take(limits::ATTACHMENTS) {
+        if tx.blob_len(file.hash)? != Some(file.bytes) {
+            return Ok(Some(Refusal::Invalid {
+                field: "attachments".into(),
+                problem: format!("`{}` is not on the host; upload it first", file.name),
+            }));
+        }
+    }
+    Ok(None)
+}
 
 impl Work {
     pub(super) fn command(
@@ -66,15 +84,21 @@ impl Work {
     ) -> Result<Outcome, StoreError> {
         let thread = command.thread;
         self.load(tx, thread)?;
+        if let CommandBody::ThreadFork { source, .. } = &command.body {
+            self.load(tx, *source)?;
+        }
         let Some(state) = self.state(thread) else {
             return Ok(Outcome::Refused {
                 refusal: Refusal::NotReady,
             });
         };
-        if state.meta.is_none() && !matches!(command.body, CommandBody::ThreadCreate { .. }) {
+        if state.meta.is_none() && !command.body.makes_thread() {
             return Ok(Outcome::Refused {
                 refusal: Refusal::UnknownThread { thread },
             });
+        }
+        if let Some(missing) = missing_file(tx, command)? {
+            return Ok(Outcome::Refused { refusal: missing });
         }
         let found = self.look_up(tx, thread, command)?;
         let actor = Actor::Device {
@@ -111,6 +135,30 @@ impl Work {
             return Ok(Lookups::default());
         };
         let keys = lookups(state, command);
-        crate::bindings::look_up(tx, thread, &keys)
+        let mut found = crate::bindings::look_up(tx, thread, &keys)?;
+        if let Some((source, run)) = keys.source
+            && let Some(cell) = self.cells.get(&source)
+        {
+            let source = source_of(cell.state.clone(), cell.cursor, run, |key| {
+                tx.row_or_fault(source, key)
+            });
+            found.source = Some(Box::new(source));
+        }
+        if matches!(command.body, CommandBody::ThreadSelect { .. }) {
+            found.models = match keys.session {
+                Some(session) => crate::bindings::models(tx, thread, session)?,
+                None => Vec::new(),
+            };
+            let agent = state.meta.as_ref().map(|meta| &meta.selection.agent);
+            if found.models.is_empty()
+                && let Some(offered) = agent.and_then(|agent| self.offered.get(agent))
+            {
+                found.models.clone_from(offered);
+            }
+        }
+        if let Some(before) = keys.rollback {
+            found.rollback = crate::bindings::taken_back(tx, thread, before)?.map(Box::new);
+        }
+        Ok(found)
     }
 }

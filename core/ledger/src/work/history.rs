@@ -72,7 +72,12 @@ impl Work {
                 foreign += 1;
             }
         }
-        if foreign > 0 {
+        // A fork's conversation begins with turns of its source, which stand there.
+        let is_fork = self
+            .state(thread)
+            .and_then(|state| state.meta.as_ref()?.lineage)
+            .is_some();
+        if foreign > 0 && !is_fork {
             tracing::warn!(%thread, items = foreign, "the conversation went on elsewhere; that part is not shown");
         }
         self.resolve_delivery(tx, thread, facts, &ours, past)

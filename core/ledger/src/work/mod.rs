@@ -16,8 +16,10 @@ use crate::{
     writer::Job,
 };
 use pilothouse_domain::{
-    Cause, Effect, Epoch, Event, IdMint, Incarnation, ItemId, LogPlace, LoggedEvent, Outcome,
-    Policy, ProviderEvent, ProviderEventKind, ThreadId, ThreadState, WorkspaceId,
+    AgentName, BlobHash, Cause, Effect, Epoch, Event, IdMint, Incarnation, ItemId, LogPlace,
+    LoggedEvent, Outcome, Policy, ProviderEvent, ProviderEventKind, ThreadId, ThreadState,
+    WorkspaceId,
+    provider::OfferedModel,
     row::{OpenItem, Snapshot},
 };
 use pilothouse_orchestrator::{
@@ -45,6 +47,8 @@ pub(crate) struct Work {
     cells: BTreeMap<ThreadId, ThreadCell>,
     texts: OpenTexts,
     unrouted: BTreeMap<Incarnation, Vec<ProviderEvent>>,
+    /// What each agent offers as far as heard in this life: for threads that have no session yet.
+    offered: BTreeMap<AgentName, Vec<OfferedModel>>,
     change: Change,
 }
 
@@ -76,6 +80,7 @@ pub(crate) enum Reply {
     Outcome(Outcome),
     Written,
     Verdict(escalation::Verdict),
+    Kept(BlobHash),
     None,
 }
 
@@ -88,6 +93,9 @@ impl Reply {
             }
             (Job::Session { reply, .. } | Job::History { reply, .. }, Self::Written) => {
                 let _ = reply.send(true);
+            }
+            (Job::KeepBlob { reply, .. }, Self::Kept(hash)) => {
+                let _ = reply.send(Ok(hash));
             }
             (Job::Escalate { reply, .. }, Self::Verdict(verdict)) => {
                 let _ = reply.send(verdict);
@@ -117,8 +125,14 @@ impl Work {
             cells: BTreeMap::new(),
             texts: OpenTexts::default(),
             unrouted: BTreeMap::new(),
+            offered: BTreeMap::new(),
             change: Change::default(),
         }
+    }
+
+    /// Has an effect done that an earlier life may not have done.
+    pub(crate) fn do_again(&mut self, thread: ThreadId, effect: Effect) {
+        self.change.done.effects.push((thread, effect));
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
@@ -156,6 +170,9 @@ impl Work {
                 ..
             } => {
                 self.ingest(tx, *thread, session, event)?;
+                if let ProviderEventKind::ModelsOffered { models } = &event.kind {
+                    self.offered.insert(session.agent.clone(), models.clone());
+                }
                 if matches!(event.kind, ProviderEventKind::ThreadBound) {
                     self.route_early(tx, *thread, session)?;
                 }
@@ -207,6 +224,11 @@ impl Work {
                 };
                 self.host_log(tx, "paired", event)?;
                 Ok(Reply::Written)
+            }
+            Job::KeepBlob { bytes, .. } => {
+                let hash = BlobHash::of(bytes);
+                tx.put_blob(hash, bytes)?;
+                Ok(Reply::Kept(hash))
             }
             Job::Revoke { device, .. } => {
                 let Some(row) = tx.device(*device)? else {

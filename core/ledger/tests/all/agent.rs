@@ -6,13 +6,15 @@ use pilothouse_domain::{
     Capabilities, CapabilityFlag, CapabilityValue, Incarnation, Mode, NativeId, ProviderEvent,
     ProviderEventKind,
     capability::{Fact, Source},
+    provider::OfferedModel,
     provider_event::NativePlace,
     request::{AnswerDelivery, LostReason},
 };
 use pilothouse_providers::contract::{
-    AgentRuntime, Escalation, EventSender, History, InterruptError, Interrupting, Launch,
-    OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, RuntimeEvents,
-    SendError, SendTurn, StartError, Steer, SteerError, Steering, TurnAccepted,
+    AgentRuntime, Compacting, Compaction, Escalation, EventSender, ForkThread, Forking, History,
+    InterruptError, Interrupting, Launch, OpenError, OpenThread, ProcessSharing, ProviderAdapter,
+    RespondError, Response, RevertError, Reverting, RuntimeEvents, SendError, SendTurn, StartError,
+    Steer, SteerError, Steering, TurnAccepted,
 };
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
@@ -26,6 +28,9 @@ pub(crate) enum Call {
     Interrupted { turn: NativeId },
     Responded(Response),
     Signalled(Escalation),
+    Forked(ForkThread),
+    Reverted { thread: NativeId, from: NativeId },
+    Compacted { thread: NativeId },
 }
 
 /// The test's end of the agent.
@@ -43,6 +48,12 @@ struct State {
     refuse: Option<SendError>,
     /// Whether it says itself that an answer has come, by an event of its own.
     confirms: bool,
+    /// What the next `revert` answers instead of having done it.
+    revert: Option<RevertError>,
+    /// What the next `revert` waits for.
+    revert_gate: Option<Arc<Notify>>,
+    /// A conversation that the next fork does not find.
+    nothing_to_fork: Option<NativeId>,
     /// What the next start waits for.
     gate: Option<Arc<Notify>>,
     /// What it remembers of its conversation; `None`: it cannot be asked.
@@ -63,6 +74,23 @@ impl Script {
 
     pub(crate) fn refuse_next(&self, error: SendError) {
         self.state.lock().unwrap().refuse = Some(error);
+    }
+
+    /// The next `revert` is answered so.
+    pub(crate) fn refuse_revert(&self, error: RevertError) {
+        self.state.lock().unwrap().revert = Some(error);
+    }
+
+    /// The next `revert` waits until the returned gate is opened.
+    pub(crate) fn hold_revert(&self) -> Arc<Notify> {
+        let gate = Arc::new(Notify::new());
+        self.state.lock().unwrap().revert_gate = Some(Arc::clone(&gate));
+        gate
+    }
+
+    /// The next fork does not find the conversation.
+    pub(crate) fn forget_source(&self) {
+        self.state.lock().unwrap().nothing_to_fork = Some(NativeId::from("native"));
     }
 
     /// Turns are counted on from this one, as an agent does that remembers its conversation.
@@ -89,8 +117,13 @@ impl Script {
 
     /// The agent says something about its one conversation.
     pub(crate) async fn say(&self, turn: Option<u32>, kind: ProviderEventKind) {
+        self.say_in("native", turn, kind).await;
+    }
+
+    /// The agent says something about one of its conversations.
+    pub(crate) async fn say_in(&self, thread: &str, turn: Option<u32>, kind: ProviderEventKind) {
         let place = NativePlace {
-            thread: Some(NativeId::from("native")),
+            thread: Some(NativeId::from(thread)),
             root: None,
             turn: turn.map(|n| NativeId(format!("turn-{n}"))),
         };
@@ -243,6 +276,29 @@ impl AgentRuntime for Script {
         Some(self)
     }
 
+    fn models(&self) -> Vec<OfferedModel> {
+        let model = |id: &str, is_default| OfferedModel {
+            id: id.into(),
+            name: id.into(),
+            efforts: vec!["low".into(), "high".into()],
+            default_effort: None,
+            is_default,
+        };
+        vec![model("big", true), model("small", false)]
+    }
+
+    fn forking(&self) -> Option<&dyn Forking> {
+        Some(self)
+    }
+
+    fn reverting(&self) -> Option<&dyn Reverting> {
+        Some(self)
+    }
+
+    fn compacting(&self) -> Option<&dyn Compacting> {
+        Some(self)
+    }
+
     fn history(&self) -> Option<&dyn History> {
         let remembers = self.state.lock().unwrap().history.is_some();
         remembers.then_some(self as &dyn History)
@@ -266,6 +322,40 @@ impl History for Script {
 
     fn proves_absence(&self) -> bool {
         true
+    }
+}
+
+impl Reverting for Script {
+    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+        self.note(Call::Reverted { thread, from });
+        let gate = self.state.lock().unwrap().revert_gate.take();
+        let result = self.state.lock().unwrap().revert.take();
+        Box::pin(async move {
+            if let Some(gate) = gate {
+                gate.notified().await;
+            }
+            result.map_or(Ok(()), Err)
+        })
+    }
+}
+
+impl Compacting for Script {
+    fn compact(&self, thread: NativeId) -> BoxFuture<'_, Result<Compaction, SendError>> {
+        self.note(Call::Compacted { thread });
+        Box::pin(async { Ok(Compaction::Turn { turn: None }) })
+    }
+}
+
+impl Forking for Script {
+    fn fork(&self, fork: ForkThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
+        self.note(Call::Forked(fork));
+        let gone = std::mem::take(&mut self.state.lock().unwrap().nothing_to_fork);
+        Box::pin(async move {
+            match gone {
+                Some(thread) => Err(OpenError::NotFound { thread }),
+                None => Ok(NativeId::from("copy")),
+            }
+        })
     }
 }
 

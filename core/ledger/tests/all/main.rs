@@ -9,7 +9,9 @@
 
 mod agent;
 mod crash;
+mod forking;
 mod power;
 mod story;
 mod trace;
+mod whole;
 mod world;

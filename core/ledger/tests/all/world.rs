@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    async fn command_as(&mut self, id: CommandId, body: CommandBody) -> Outcome {
+    pub(crate) async fn command_as(&mut self, id: CommandId, body: CommandBody) -> Outcome {
         let command = Command {
             id,
             ..self.next_command(body)

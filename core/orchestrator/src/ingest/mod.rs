@@ -6,8 +6,10 @@ mod children;
 mod items;
 mod loss;
 mod merge;
+mod operations;
 mod outcome;
 mod requests;
+mod transfers;
 mod turns;
 
 pub use loss::runtime_lost;
@@ -178,6 +180,11 @@ impl<'a> Ingesting<'a> {
                 capabilities,
             } => {
                 let Some(session) = self.session else { return };
+                // Sent anew when its capabilities change; what else it said stays.
+                let (models, limits) = match self.session_row() {
+                    Some(known) => (known.models, known.limits),
+                    None => (Vec::new(), Vec::new()),
+                };
                 self.emit(Event::SessionChanged {
                     session: ProviderSession {
                         id: session.session,
@@ -187,6 +194,8 @@ impl<'a> Ingesting<'a> {
                         incarnation: *incarnation,
                         status: SessionStatus::Ready,
                         capability_version: capabilities.version,
+                        models,
+                        limits,
                     },
                 });
                 self.emit(Event::CapabilitiesLearned {
@@ -194,6 +203,8 @@ impl<'a> Ingesting<'a> {
                     capabilities: capabilities.clone(),
                 });
             }
+            ProviderEventKind::ModelsOffered { models } => self.models_offered(models),
+            ProviderEventKind::Limits { limits } => self.limits_reported(limits),
             ProviderEventKind::SessionEnded { reason, detail } => {
                 // The end of an earlier life says nothing of the one that serves the thread now.
                 let current = match (&self.state().session, self.session) {
@@ -207,6 +218,9 @@ impl<'a> Ingesting<'a> {
             ProviderEventKind::ThreadBound => {
                 if let Some(conversation) = self.conversation(place) {
                     self.loaded(conversation.id, conversation.child.map(|(node, _)| node));
+                    if conversation.child.is_none() {
+                        self.resolve_fork(conversation.id);
+                    }
                 }
             }
             ProviderEventKind::TurnStarted => match (&place.turn, self.conversation(place)) {

@@ -46,6 +46,10 @@ pub fn ingest_outcome(
         EffectKind::Respond { request, answer } => {
             ingesting.responded(*request, answer, outcome);
         }
+        EffectKind::Revert { before, runs, head } => {
+            ingesting.reverted(*before, runs, *head, outcome);
+        }
+        EffectKind::Compact { run, attempt } => ingesting.compacted(*run, *attempt, outcome),
     }
     ingesting.done()
 }
@@ -101,11 +105,13 @@ impl Ingesting<'_> {
             }
             // The agent put it into a turn that was going on: that turn's events come as those of this attempt.
             EffectOutcome::Steered => self.delivered(message),
-            EffectOutcome::Acknowledged | EffectOutcome::Written => {}
+            EffectOutcome::Acknowledged
+            | EffectOutcome::Written
+            | EffectOutcome::Compacted { .. } => {}
         }
     }
 
-    fn turn_accepted(
+    pub(super) fn turn_accepted(
         &mut self,
         attempt: AttemptId,
         waits: bool,
@@ -139,6 +145,7 @@ impl Ingesting<'_> {
             EffectOutcome::Steered
             | EffectOutcome::Acknowledged
             | EffectOutcome::Written
+            | EffectOutcome::Compacted { .. }
             | EffectOutcome::TurnAccepted { .. } => self.delivered(message),
             EffectOutcome::TurnEnded => self.steer_missed(run, message),
             EffectOutcome::Failed { error } => {
@@ -312,7 +319,7 @@ impl Ingesting<'_> {
         self.emit(Event::NoticeRaised { notice });
     }
 
-    fn error_in(&mut self, run: RunId, error: &RunError) {
+    pub(super) fn error_in(&mut self, run: RunId, error: &RunError) {
         let Some(spot) = self
             .active_turn()
             .map(|turn| turn.spot)

@@ -477,6 +477,7 @@ fn an_agent_that_cannot_be_stopped_refuses_a_stop_and_unknown_is_not_yes() {
         assert_eq!(
             world.interrupt(true),
             Err(Refusal::Unsupported {
+                fallback: None,
                 capability: CapabilityFlag::Interrupt
             })
         );

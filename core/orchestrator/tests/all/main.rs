@@ -10,13 +10,17 @@
 mod answers;
 mod asking;
 mod assessing;
+mod attaching;
 mod bounds;
 mod children;
+mod forking;
 mod items;
 mod lifecycle;
 mod loss;
 mod model;
 mod properties;
 mod sandboxes;
+mod selecting;
 mod steering;
+mod whole;
 mod world;

@@ -321,6 +321,7 @@ fn an_agent_that_can_neither_be_steered_nor_stopped_refuses_both() {
         assert_eq!(
             result,
             Err(Refusal::Unsupported {
+                fallback: Some(pilothouse_domain::refusal::Fallback::Queue),
                 capability: CapabilityFlag::Interrupt
             })
         );

@@ -17,6 +17,7 @@ use crate::rpc::{
 use pilothouse_domain::{
     Answer, NativeId, ProviderEventKind, Subject,
     item::FileChange,
+    provider::AccountLimit,
     provider_event::{NativePlace, Resolution},
     request::RequestKind,
 };
@@ -50,6 +51,8 @@ pub struct Codec {
     pub(super) patches: Bounded<Vec<FileChange>>,
     /// Tokens that a conversation had used before its current turn.
     pub(super) usage: Bounded<notifications::TurnUsage>,
+    /// Limits of the account, as last told.
+    pub(super) limits: Vec<AccountLimit>,
     unreadable_in_a_row: u32,
 }
 
@@ -70,6 +73,7 @@ impl Codec {
             requests: Requests::default(),
             patches: Bounded::new(REMEMBERED_PATCHES),
             usage: Bounded::new(REMEMBERED_PATCHES),
+            limits: Vec::new(),
             unreadable_in_a_row: 0,
         }
     }

@@ -8,10 +8,11 @@ use super::{
 };
 use crate::{
     contract::{
-        AgentRuntime, Escalation, EventSender, History, InterruptError, Interrupting, Launch,
-        OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, SendError,
-        SendTurn, StartError, Steer, SteerError, Steering, TurnAccepted,
+        AgentRuntime, Compacting, Escalation, EventSender, Forking, History, InputFile,
+        Interrupting, Launch, OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError,
+        Response, Reverting, SendError, SendTurn, StartError, Steering, TurnAccepted,
     },
+    picture::{self, Picture},
     process::{BoundProcess, Life, StopTimers},
     rpc::{
         CallFailure as _,
@@ -22,6 +23,7 @@ use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Capabilities, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
     ProviderEventKind,
+    provider::OfferedModel,
     provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
@@ -33,9 +35,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tokio::sync::oneshot;
-
-/// Turns asked for in one page of history.
-const HISTORY_PAGE: u32 = 50;
 
 /// How long codex may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +109,7 @@ impl CodexAdapter {
         let runtime = CodexRuntime {
             session,
             threads: Mutex::default(),
+            models: Mutex::default(),
             deadlines: self.deadlines,
         };
         match runtime.handshake().await {
@@ -163,10 +163,11 @@ struct Loaded {
 }
 
 /// A running codex.
-struct CodexRuntime {
-    session: Arc<Session<Codec>>,
+pub(super) struct CodexRuntime {
+    pub(super) session: Arc<Session<Codec>>,
     threads: Mutex<BTreeMap<NativeId, Loaded>>,
-    deadlines: Deadlines,
+    models: Mutex<Vec<OfferedModel>>,
+    pub(super) deadlines: Deadlines,
 }
 
 impl Drop for CodexRuntime {
@@ -228,8 +229,10 @@ impl CodexRuntime {
             Ok(_) => {}
             Err(error) => diagnostics.push(format!("account/read: {error}")),
         }
-        if let Err(error) = models {
-            diagnostics.push(format!("model/list: {error}"));
+        match models {
+            Ok(Reply::Models(models)) => *lock(&self.models) = models,
+            Ok(_) => {}
+            Err(error) => diagnostics.push(format!("model/list: {error}")),
         }
         let at_process = |kind| ProviderEvent {
             place: NativePlace::default(),
@@ -264,15 +267,7 @@ impl CodexRuntime {
     }
 
     async fn open(&self, open: OpenThread) -> Result<NativeId, OpenError> {
-        if !open.cwd.is_dir() {
-            // Codex would start there all the same and fail at every command.
-            return Err(OpenError::Refused {
-                error: RunError {
-                    code: ErrorCode::Start,
-                    message: format!("the workspace {} is not there", open.cwd.display()),
-                },
-            });
-        }
+        check_place(&open.cwd)?;
         let permissions = Permissions::from(open.selection.mode);
         let (cwd, model) = (open.cwd.clone(), open.selection.model.clone());
         let call = match &open.resume {
@@ -288,26 +283,33 @@ impl CodexRuntime {
                 permissions,
             },
         };
+        self.load(call, &open.cwd, permissions, open.resume.as_ref())
+            .await
+    }
+
+    /// Makes a call that loads a conversation; `known` is one that has to be there for it.
+    pub(super) async fn load(
+        &self,
+        call: Call,
+        cwd: &Path,
+        permissions: Permissions,
+        known: Option<&NativeId>,
+    ) -> Result<NativeId, OpenError> {
         match self.session.call(call, self.deadlines.call).await {
-            Ok(Reply::Thread(loaded)) => Ok(self.loaded(&open, permissions, loaded)),
+            Ok(Reply::Thread(loaded)) => Ok(self.loaded(cwd, permissions, loaded)),
             Ok(_) => Err(OpenError::Refused {
                 error: RunError {
                     code: ErrorCode::Protocol,
                     message: "codex answered with something else than a conversation".to_owned(),
                 },
             }),
-            Err(error) => Err(open_error(error, open.resume.as_ref())),
+            Err(error) => Err(open_error(error, known)),
         }
     }
 
     /// Compares what was asked for with what codex says is in force; each turn sends policy and sandbox again.
-    fn loaded(
-        &self,
-        open: &OpenThread,
-        permissions: Permissions,
-        loaded: LoadedThread,
-    ) -> NativeId {
-        let elsewhere = !same_place(&open.cwd, Path::new(&loaded.cwd));
+    fn loaded(&self, cwd: &Path, permissions: Permissions, loaded: LoadedThread) -> NativeId {
+        let elsewhere = !same_place(cwd, Path::new(&loaded.cwd));
         if loaded.policy != permissions.policy()
             || loaded.sandbox != permissions.sandbox_type()
             || loaded.reviewer != "user"
@@ -324,7 +326,7 @@ impl CodexRuntime {
         }
         let mut threads = lock(&self.threads);
         let known = threads.entry(loaded.thread.clone()).or_default();
-        known.cwd = elsewhere.then(|| open.cwd.clone());
+        known.cwd = elsewhere.then(|| cwd.to_owned());
         loaded.thread
     }
 
@@ -332,15 +334,9 @@ impl CodexRuntime {
         let refused = |code, message: String| SendError::Refused {
             error: RunError { code, message },
         };
-        if let Some(attachment) = send.attachments.first() {
-            return Err(refused(
-                ErrorCode::Agent,
-                format!(
-                    "`{}` cannot be sent: attachments are not handed to codex yet",
-                    attachment.name
-                ),
-            ));
-        }
+        let images = pictures(send.attachments)
+            .await
+            .map_err(|problem| refused(ErrorCode::Agent, problem))?;
         let Loaded { cwd, starting } = lock(&self.threads)
             .entry(send.thread.clone())
             .or_default()
@@ -362,6 +358,7 @@ impl CodexRuntime {
             thread: send.thread,
             client_id: send.client_id,
             text: send.text,
+            images,
             cwd,
             model: send.selection.model,
             effort: send.selection.effort,
@@ -403,66 +400,8 @@ impl CodexRuntime {
         }
     }
 
-    async fn put_words(&self, steer: Steer) -> Result<(), SteerError> {
-        let call = Call::TurnSteer {
-            thread: steer.thread,
-            turn: steer.turn,
-            client_id: steer.client_id,
-            text: steer.text,
-        };
-        match self.session.call(call, self.deadlines.call).await {
-            Ok(_) => Ok(()),
-            Err(CallError::NotThatTurn { .. }) => Err(SteerError::TurnEnded),
-            Err(CallError::Lost | CallError::Timeout { .. } | CallError::Unreadable { .. }) => {
-                Err(SteerError::Unknown)
-            }
-            Err(error) => Err(SteerError::Refused {
-                error: error.run_error(ErrorCode::Agent),
-            }),
-        }
-    }
-
-    async fn stop_turn(&self, thread: NativeId, turn: NativeId) -> Result<(), InterruptError> {
-        let call = Call::TurnInterrupt { thread, turn };
-        match self.session.call(call, self.deadlines.interrupt).await {
-            Ok(_) => Ok(()),
-            Err(CallError::NotThatTurn { .. }) => Err(InterruptError::TurnEnded),
-            Err(CallError::Lost) => Err(InterruptError::Lost),
-            Err(error) => Err(InterruptError::NotTaken {
-                problem: error.to_string(),
-            }),
-        }
-    }
-
-    async fn past(&self, thread: NativeId, turns: u32) -> Result<Vec<ProviderEvent>, OpenError> {
-        let mut newest_first: Vec<Vec<ProviderEvent>> = Vec::new();
-        let mut cursor = None;
-        loop {
-            let missing = turns.saturating_sub(u32::try_from(newest_first.len()).unwrap_or(turns));
-            if missing == 0 {
-                break;
-            }
-            let call = Call::TurnsList {
-                thread: thread.clone(),
-                limit: missing.min(HISTORY_PAGE),
-                cursor: cursor.take(),
-            };
-            match self.session.call(call, self.deadlines.call).await {
-                Ok(Reply::Turns { turns, next }) => {
-                    // A page without turns could go on for ever.
-                    let last = turns.is_empty() || next.is_none();
-                    newest_first.extend(turns);
-                    if last {
-                        break;
-                    }
-                    cursor = next;
-                }
-                Ok(_) => break,
-                Err(error) => return Err(open_error(error, Some(&thread))),
-            }
-        }
-        newest_first.truncate(turns as usize);
-        Ok(newest_first.into_iter().rev().flatten().collect())
+    fn offers(&self, flag: CapabilityFlag) -> bool {
+        lock(&self.session.capabilities).value(flag) == CapabilityValue::Yes
     }
 }
 
@@ -509,46 +448,62 @@ impl AgentRuntime for CodexRuntime {
         self.offers(CapabilityFlag::ReadThreadSnapshot)
             .then_some(self as &dyn History)
     }
-}
 
-impl CodexRuntime {
-    fn offers(&self, flag: CapabilityFlag) -> bool {
-        lock(&self.session.capabilities).value(flag) == CapabilityValue::Yes
+    fn reverting(&self) -> Option<&dyn Reverting> {
+        self.offers(CapabilityFlag::RollbackThread)
+            .then_some(self as &dyn Reverting)
+    }
+
+    fn compacting(&self) -> Option<&dyn Compacting> {
+        self.offers(CapabilityFlag::CompactOnRequest)
+            .then_some(self as &dyn Compacting)
+    }
+
+    fn models(&self) -> Vec<OfferedModel> {
+        lock(&self.models).clone()
+    }
+
+    fn forking(&self) -> Option<&dyn Forking> {
+        self.offers(CapabilityFlag::ForkThread)
+            .then_some(self as &dyn Forking)
     }
 }
 
-impl Steering for CodexRuntime {
-    fn steer(&self, steer: Steer) -> BoxFuture<'_, Result<(), SteerError>> {
-        Box::pin(self.put_words(steer))
+/// The files of pictures. Codex puts words in the place of one that it cannot read and goes on as if nothing were amiss: so
+/// one is looked at before, by its first bytes.
+async fn pictures(files: Vec<InputFile>) -> Result<Vec<PathBuf>, String> {
+    let mut paths = Vec::with_capacity(files.len());
+    for file in files {
+        match picture::kind(&file.path).await {
+            Ok(Some(Picture::Png | Picture::Jpeg | Picture::Gif | Picture::Webp)) => {
+                paths.push(file.path);
+            }
+            Ok(None) => {
+                return Err(format!(
+                    "`{}` is no picture that codex reads (PNG, JPEG, GIF, WebP); nothing was sent",
+                    file.name
+                ));
+            }
+            Err(error) => return Err(format!("`{}` cannot be read: {error}", file.name)),
+        }
     }
+    Ok(paths)
 }
 
-impl Interrupting for CodexRuntime {
-    fn interrupt(
-        &self,
-        thread: NativeId,
-        turn: NativeId,
-    ) -> BoxFuture<'_, Result<(), InterruptError>> {
-        Box::pin(self.stop_turn(thread, turn))
+/// Codex would start where there is nothing all the same, and fail at every command.
+pub(super) fn check_place(cwd: &Path) -> Result<(), OpenError> {
+    if cwd.is_dir() {
+        return Ok(());
     }
+    Err(OpenError::Refused {
+        error: RunError {
+            code: ErrorCode::Start,
+            message: format!("the workspace {} is not there", cwd.display()),
+        },
+    })
 }
 
-impl History for CodexRuntime {
-    fn read(
-        &self,
-        thread: NativeId,
-        turns: u32,
-    ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>> {
-        Box::pin(self.past(thread, turns))
-    }
-
-    /// 40 kills of 40, 5 to 80 ms after `turn/start` (docs/agents-probes.md).
-    fn proves_absence(&self) -> bool {
-        true
-    }
-}
-
-fn open_error(error: CallError, thread: Option<&NativeId>) -> OpenError {
+pub(super) fn open_error(error: CallError, thread: Option<&NativeId>) -> OpenError {
     match (error, thread) {
         (CallError::NoConversation { .. }, Some(thread)) => OpenError::NotFound {
             thread: thread.clone(),

@@ -14,7 +14,8 @@ use crate::rpc::{
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
     item::{TodoEntry, TodoStatus},
-    provider::TurnStatus,
+    limits,
+    provider::{AccountLimit, TurnStatus},
     provider_event::NativePlace,
     run::Usage,
 };
@@ -40,6 +41,7 @@ pub(super) fn read(codec: &mut Codec, method: &str, params: &Value, out: &mut Ve
         ("serverRequest/resolved", _) => params.get("requestId").map(|id| {
             codec.resolved(thread, id, out);
         }),
+        ("account/rateLimits/updated", _) => account_limits(codec, params, out),
         ("item/fileChange/patchUpdated", Some(thread)) => {
             let place = codec.lineage.place(Some(thread.clone()), turn);
             text_of(params, "itemId").map(NativeId).map(|item| {
@@ -345,6 +347,45 @@ fn appended(params: &Value, shape: ItemContent) -> Option<ProviderEventKind> {
         text: text_of(params, "delta")?,
         shape: Box::new(shape),
     })
+}
+
+/// Comes with every response of the model, and mostly says the same; names the windows of one limit at a time.
+fn account_limits(codec: &mut Codec, params: &Value, out: &mut Vec<Received>) -> Option<()> {
+    let snapshot = params.get("rateLimits")?;
+    let id = text_of(snapshot, "limitId").map_or("codex".to_owned(), |id| cut(&id, 100));
+    let reached = snapshot
+        .get("rateLimitReachedType")
+        .is_some_and(|kind| !kind.is_null());
+    let window = |which: &str| {
+        let window = snapshot.get(which).filter(|window| !window.is_null())?;
+        let number = |key: &str| window.get(key).and_then(Value::as_u64);
+        Some(AccountLimit {
+            name: format!("{id} {which}"),
+            used_percent: u32::try_from(number("usedPercent")?).unwrap_or(u32::MAX),
+            window_minutes: number("windowDurationMins"),
+            resets_at_ms: number("resetsAt").map(|seconds| seconds.saturating_mul(1000)),
+            reached,
+        })
+    };
+    let said: Vec<AccountLimit> = ["primary", "secondary"]
+        .into_iter()
+        .filter_map(window)
+        .collect();
+    let prefix = format!("{id} ");
+    let mut all: Vec<AccountLimit> = codec
+        .limits
+        .iter()
+        .filter(|limit| !limit.name.starts_with(&prefix))
+        .cloned()
+        .collect();
+    all.extend(said);
+    all.truncate(limits::ACCOUNT_LIMITS);
+    if all != codec.limits {
+        codec.limits.clone_from(&all);
+        let kind = ProviderEventKind::Limits { limits: all };
+        event(out, NativePlace::default(), kind);
+    }
+    Some(())
 }
 
 /// Codex counts over the whole conversation; a run wants its own turn's tokens.

@@ -38,6 +38,31 @@ pub enum Call {
         /// What it may do.
         permissions: Permissions,
     },
+    /// Copies a conversation, with its own settings; the copy is loaded. The source need not be.
+    ThreadFork {
+        /// Which.
+        source: NativeId,
+        /// The last turn that the copy holds; all if `None`.
+        through: Option<NativeId>,
+        /// Where the copy works.
+        cwd: PathBuf,
+        /// The model, if not codex' own default.
+        model: Option<String>,
+        /// What it may do.
+        permissions: Permissions,
+    },
+    /// Takes back a turn and all after it, of a loaded conversation. A turn that goes on would be stopped by it.
+    ThreadRevert {
+        /// Of which conversation.
+        thread: NativeId,
+        /// The first turn that is taken back.
+        before: NativeId,
+    },
+    /// Shortens a loaded conversation's context, in a turn of its own that is not named in the answer.
+    CompactStart {
+        /// Of which conversation.
+        thread: NativeId,
+    },
     /// A conversation's status.
     ThreadRead {
         /// Which.
@@ -69,8 +94,10 @@ pub enum Call {
         thread: NativeId,
         /// Our message's id; codex keeps it as `clientId`.
         client_id: String,
-        /// What is said.
+        /// What is said; left out if empty.
         text: String,
+        /// Pictures that go with it, as files that codex reads.
+        images: Vec<PathBuf>,
         /// Where it works from now on, if codex resumed it elsewhere.
         cwd: Option<PathBuf>,
         /// The model, if chosen.
@@ -114,6 +141,9 @@ impl Call {
             Self::AccountRead => "account/read",
             Self::ThreadStart { .. } => "thread/start",
             Self::ThreadResume { .. } => "thread/resume",
+            Self::ThreadFork { .. } => "thread/fork",
+            Self::ThreadRevert { .. } => "thread/revert",
+            Self::CompactStart { .. } => "thread/compact/start",
             Self::ThreadRead { .. } => "thread/read",
             Self::TurnsList { .. } => "thread/turns/list",
             Self::ItemsList { .. } => "thread/items/list",
@@ -161,6 +191,28 @@ impl Call {
                 }),
                 model,
             ),
+            Self::ThreadFork {
+                source,
+                through,
+                cwd,
+                model,
+                permissions,
+            } => with_model(
+                json!({
+                    "threadId": source,
+                    "lastTurnId": through,
+                    "cwd": cwd,
+                    "approvalPolicy": permissions.policy(),
+                    "approvalsReviewer": "user",
+                    "sandbox": permissions.sandbox(),
+                    "excludeTurns": true,
+                }),
+                model,
+            ),
+            Self::ThreadRevert { thread, before } => {
+                json!({"threadId": thread, "beforeTurnId": before})
+            }
+            Self::CompactStart { thread } => json!({"threadId": thread}),
             Self::ThreadRead { thread } => json!({"threadId": thread, "includeTurns": false}),
             Self::TurnsList {
                 thread,
@@ -189,6 +241,7 @@ impl Call {
                 thread,
                 client_id,
                 text,
+                images,
                 cwd,
                 model,
                 effort,
@@ -198,7 +251,7 @@ impl Call {
                     json!({
                         "threadId": thread,
                         "clientUserMessageId": client_id,
-                        "input": [{"type": "text", "text": text, "text_elements": []}],
+                        "input": input(text, images),
                         "approvalPolicy": permissions.policy(),
                         "approvalsReviewer": "user",
                         "sandboxPolicy": permissions.sandbox_policy(),
@@ -227,6 +280,16 @@ impl Call {
             Self::TurnInterrupt { thread, turn } => json!({"threadId": thread, "turnId": turn}),
         }
     }
+}
+
+/// The words first, then the pictures in their order.
+fn input(text: &str, images: &[PathBuf]) -> Vec<Value> {
+    let words = (!text.is_empty() || images.is_empty())
+        .then(|| json!({"type": "text", "text": text, "text_elements": []}));
+    let pictures = images
+        .iter()
+        .map(|path| json!({"type": "localImage", "path": path}));
+    words.into_iter().chain(pictures).collect()
 }
 
 fn with_model(mut params: Value, model: &Option<String>) -> Value {

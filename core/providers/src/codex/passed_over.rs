@@ -79,11 +79,6 @@ pub const PASSED_OVER: &[(&str, Passed, &str)] = &[
         "the sign-in changed",
     ),
     (
-        "account/rateLimits/updated",
-        Passed::Nothing,
-        "sent with every response of the model",
-    ),
-    (
         "modelProvider/authRecoveryStarted",
         Passed::Diagnostic,
         "the sign-in is being renewed",

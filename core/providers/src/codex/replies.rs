@@ -7,7 +7,7 @@ use crate::rpc::{
 };
 use pilothouse_domain::{
     ItemStatus, NativeId, ProviderEvent, ProviderEventKind,
-    provider::TurnStatus,
+    provider::{OfferedModel, TurnStatus},
     run::{ErrorCode, RunError},
 };
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub enum Reply {
         version: String,
     },
     /// The models there are.
-    Models(Vec<Model>),
+    Models(Vec<OfferedModel>),
     /// Whether codex can talk to its model's service: signed in, or no sign-in needed. Nothing of the account is kept.
     Account {
         /// Whether it can.
@@ -45,19 +45,6 @@ pub enum Reply {
     },
     /// Taken.
     Done,
-}
-
-/// A model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Model {
-    /// As it goes into `turn/start`.
-    pub id: String,
-    /// For a person.
-    pub name: String,
-    /// Efforts it takes.
-    pub efforts: Vec<String>,
-    /// Whether it is codex' default.
-    pub is_default: bool,
 }
 
 /// A conversation as codex says it loaded it.
@@ -89,6 +76,12 @@ pub enum CallError {
     /// No turn, or another one, is going on.
     #[error("that turn is not going on: {message}")]
     NotThatTurn {
+        /// Codex' words.
+        message: String,
+    },
+    /// The conversation holds no such turn.
+    #[error("codex has no such turn: {message}")]
+    NoTurn {
         /// Codex' words.
         message: String,
     },
@@ -133,6 +126,8 @@ pub(crate) fn call_error(error: RpcError) -> CallError {
     let text = error.message.as_str();
     if text.starts_with("no active turn") || text.starts_with("expected active turn id") {
         CallError::NotThatTurn { message }
+    } else if text.starts_with("turn not found") {
+        CallError::NoTurn { message }
     } else if text.contains("no rollout found for thread id")
         || text.starts_with("thread not found")
         || text.starts_with("thread not loaded")
@@ -175,7 +170,7 @@ pub(crate) fn read(
                 .is_some_and(|account| !account.is_null())
                 || result.get("requiresOpenaiAuth") == Some(&Value::Bool(false)),
         }),
-        Call::ThreadStart { .. } | Call::ThreadResume { .. } => {
+        Call::ThreadStart { .. } | Call::ThreadResume { .. } | Call::ThreadFork { .. } => {
             let thread = result
                 .get("thread")
                 .and_then(|thread| text_of(thread, "id"))
@@ -213,6 +208,8 @@ pub(crate) fn read(
             next: text_of(result, "nextCursor"),
         }),
         Call::ThreadRead { .. }
+        | Call::ThreadRevert { .. }
+        | Call::CompactStart { .. }
         | Call::ItemsList { .. }
         | Call::TurnSteer { .. }
         | Call::TurnInterrupt { .. }
@@ -220,14 +217,15 @@ pub(crate) fn read(
     }
 }
 
-fn model(model: &Value) -> Option<Model> {
+fn model(model: &Value) -> Option<OfferedModel> {
     let id = text_of(model, "id")?;
-    Some(Model {
+    Some(OfferedModel {
         name: text_of(model, "displayName").unwrap_or_else(|| id.clone()),
         efforts: list(model, "supportedReasoningEfforts")
             .iter()
             .filter_map(|effort| text_of(effort, "reasoningEffort"))
             .collect(),
+        default_effort: text_of(model, "defaultReasoningEffort"),
         is_default: model.get("isDefault") == Some(&Value::Bool(true)),
         id,
     })

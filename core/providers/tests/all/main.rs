@@ -6,6 +6,7 @@
     reason = "a test says what it expects by failing"
 )]
 
+mod account;
 mod acp_asking;
 mod acp_bounds;
 mod acp_codec;
@@ -36,6 +37,7 @@ mod pi_recordings;
 mod pi_unasked;
 mod pi_world;
 mod real;
+mod real_whole;
 mod recordings;
 mod replay;
 mod replaying;

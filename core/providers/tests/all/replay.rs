@@ -103,6 +103,7 @@ pub(crate) fn call_of(frame: &Value) -> Call {
             thread,
             client_id,
             text,
+            images: Vec::new(),
             cwd: None,
             model: None,
             effort: None,

@@ -63,6 +63,14 @@ impl LedgerTx<'_> {
 }
 
 impl LedgerReads {
+    /// A row of a thread, for what cannot fail itself: a failure is kept, and a transaction will not commit.
+    pub fn row_or_fault(&self, thread: ThreadId, key: RowKey) -> Option<Row> {
+        self.row(thread, key).unwrap_or_else(|error| {
+            self.db.note_fault(error);
+            None
+        })
+    }
+
     /// What a native id of an agent stands for, and in which thread.
     ///
     /// # Errors
@@ -155,7 +163,7 @@ impl Bindings for ThreadBindings<'_> {
     }
 
     fn row(&self, key: RowKey) -> Option<Row> {
-        self.or_fault(self.reads.row(self.thread, key))
+        self.reads.row_or_fault(self.thread, key)
     }
 
     fn last_items(&self, most: usize) -> Vec<TurnItem> {

@@ -7,10 +7,13 @@ use crate::{
     error::Result,
     open_text::{self, OpenText},
     rows::{self, ThreadRows, Window},
+    runs,
 };
 use pilothouse_domain::{
-    BlobHash, Cursor, ItemId, Position, Row, RowKey, ThreadId, ThreadState, TurnItem, limits,
+    BlobHash, Cursor, ItemId, Position, Row, RowKey, Run, RunId, ThreadId, ThreadState, TurnItem,
+    limits,
     row::{OpenItem, Snapshot},
+    run::RunAttempt,
     state::STATE_VERSION,
 };
 use pilothouse_orchestrator::apply_entry;
@@ -170,6 +173,39 @@ impl LedgerReads {
         match self.find_number(thread)? {
             Some(number) => rows::find(&self.db, number, key),
             None => Ok(None),
+        }
+    }
+
+    /// Runs of a thread that began with this ordinal or a later one, in their order, at most `limit`.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn runs_from(&self, thread: ThreadId, ordinal: u32, limit: usize) -> Result<Vec<Run>> {
+        match self.find_number(thread)? {
+            Some(number) => runs::from(&self.db, number, ordinal, limit),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The last run of a thread that began before this ordinal and was not taken back.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn run_standing_before(&self, thread: ThreadId, ordinal: u32) -> Result<Option<Run>> {
+        match self.find_number(thread)? {
+            Some(number) => runs::standing_before(&self.db, number, ordinal),
+            None => Ok(None),
+        }
+    }
+
+    /// The attempts of a run, in their order.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn attempts_of(&self, thread: ThreadId, run: RunId) -> Result<Vec<RunAttempt>> {
+        match self.find_number(thread)? {
+            Some(number) => runs::attempts(&self.db, number, run),
+            None => Ok(Vec::new()),
         }
     }
 

@@ -7,9 +7,11 @@ use crate::{
     ledger::rebuild::replay,
     open_text::{self, OpenText},
     rows::{self, ThreadRows, Window},
+    runs,
 };
 use pilothouse_domain::{
-    Cursor, Entry, Event, HostId, ItemId, LoggedEvent, Position, Row, RowKey, ThreadId, limits,
+    Cursor, Entry, Event, HostId, ItemId, LoggedEvent, Position, Row, RowKey, Run, ThreadId,
+    limits,
     row::{LiveText, OpenItem, Snapshot},
     state::STATE_VERSION,
 };
@@ -276,6 +278,28 @@ impl ReplicaReads {
     pub fn row(&self, thread: ThreadId, key: RowKey) -> Result<Option<Row>> {
         match self.find_number(thread)? {
             Some(number) => rows::find(&self.db, number, key),
+            None => Ok(None),
+        }
+    }
+
+    /// Runs of a thread that began with this ordinal or a later one, in their order, at most `limit`, of those that are held.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn runs_from(&self, thread: ThreadId, ordinal: u32, limit: usize) -> Result<Vec<Run>> {
+        match self.find_number(thread)? {
+            Some(number) => runs::from(&self.db, number, ordinal, limit),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The last run of a thread that began before this ordinal and was not taken back, of those that are held.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn run_standing_before(&self, thread: ThreadId, ordinal: u32) -> Result<Option<Run>> {
+        match self.find_number(thread)? {
+            Some(number) => runs::standing_before(&self.db, number, ordinal),
             None => Ok(None),
         }
     }

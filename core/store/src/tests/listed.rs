@@ -45,6 +45,7 @@ fn line(n: u64) -> ThreadSummary {
         agent: "codex".into(),
         mode: pilothouse_domain::Mode::Ask,
         sandbox: None,
+        lineage: None,
         active: None,
         last_run: None,
         waiting: WaitingCounts::default(),

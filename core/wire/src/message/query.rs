@@ -2,7 +2,7 @@
 
 use super::WireError;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use pilothouse_domain::{AgentName, BlobHash, Mode, Position, Row, ThreadId, WorkspaceId};
+use pilothouse_domain::{AgentName, BlobHash, Mode, Position, Row, Scope, ThreadId, WorkspaceId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
@@ -31,12 +31,34 @@ pub enum Query {
         /// Bytes, at most [`BLOB_CHUNK`].
         len: u32,
     },
+    /// A part of a file that a message is to bring along, in order from its beginning; needs the scope `operate`. A part that
+    /// does not follow is answered with how much is there.
+    PutBlob {
+        /// The file's address: what the whole is checked against.
+        hash: BlobHash,
+        /// First byte of this part; 0 begins anew.
+        offset: u64,
+        /// Bytes of the whole, at most [`ATTACHMENT_BYTES`](pilothouse_domain::limits::ATTACHMENT_BYTES).
+        total: u64,
+        /// The bytes, at most [`BLOB_CHUNK`].
+        data: Base64,
+    },
     /// The agents of the host.
     Agents,
     /// The workspaces of the host.
     Workspaces,
     /// What the host's doctor finds.
     Doctor,
+}
+
+impl Query {
+    /// What a device must have been granted to ask it.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::PutBlob { .. } => Scope::Operate,
+            _ => Scope::Read,
+        }
+    }
 }
 
 /// The answer, under `result` or `error`.
@@ -57,6 +79,15 @@ pub enum QueryResult {
     OlderItems(OlderItems),
     /// A part of a stored text.
     Blob(BlobChunk),
+    /// How much of a file is there.
+    PutBlob {
+        /// The file's address.
+        hash: BlobHash,
+        /// Bytes that are there; the next part begins here.
+        have: u64,
+        /// Whether the host keeps it.
+        complete: bool,
+    },
     /// The agents.
     Agents {
         /// In the order of the configuration.

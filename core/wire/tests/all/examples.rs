@@ -4,12 +4,12 @@ use pilothouse_domain::{
     AgentName, Answer, BlobHash, Body, Cause, Chain, Command, CommandBody, CommandId, ContentHash,
     Cursor, DeviceId, Digest, Entry, Epoch, Event, HostId, Incarnation, ItemId, MessageId, Mode,
     NodeId, OptionId, Outcome, Policy, Position, Refusal, RequestId, RequestStatus, Row, RunId,
-    RunStatus, RuntimeRequest, Scope, ThreadId, ThreadState, ThreadSummary, WorkspaceId,
+    RunStatus, RuntimeRequest, Scope, ThreadId, ThreadSummary, WorkspaceId,
     command::DispatchMode,
-    feed::{FeedCursor, FeedThread, FeedUpdate, GapReason, Subscribed},
+    feed::{FeedCursor, Subscribed},
     policy::AgentPolicy,
     request::{RequestKind, Respondability, RiskHint},
-    row::{ActiveSummary, LiveText, OpenItem, Snapshot, WaitingCounts},
+    row::{ActiveSummary, LiveText, OpenItem, WaitingCounts},
     run::BlockedOn,
     thread::{Actor, ConversationMessage, Delivery, Role, Selection},
 };
@@ -22,6 +22,10 @@ use pilothouse_wire::{
     pairing::{PairingProof, PairingRefusal},
     version::{ProtocolRange, UpdateNeeded, VersionRefusal},
 };
+
+mod feed;
+
+pub(crate) use feed::{feed_thread, feed_update, gap};
 
 pub(crate) const THREAD: ThreadId = ThreadId::from_bytes([0x11; 16]);
 const RUN: RunId = RunId::from_bytes([0x22; 16]);
@@ -123,6 +127,7 @@ fn summary() -> ThreadSummary {
         agent: AgentName::from("codex"),
         mode: Mode::Ask,
         sandbox: None,
+        lineage: None,
         active: Some(ActiveSummary {
             run: RUN,
             status: RunStatus::Waiting,
@@ -202,44 +207,6 @@ fn result(id: u32, result: QueryResult) -> HostMessage {
 
 fn bye(reason: ByeReason) -> HostMessage {
     HostMessage::Bye { reason }
-}
-
-pub(crate) fn feed_thread() -> FeedThread {
-    FeedThread {
-        summary: summary(),
-        requests: vec![request()],
-    }
-}
-
-pub(crate) fn feed_update(threads: Vec<FeedThread>) -> FeedUpdate {
-    FeedUpdate {
-        cursor: FeedCursor {
-            epoch: EPOCH,
-            revision: 901,
-        },
-        reset: true,
-        threads,
-        removed: vec![THREAD],
-        counts: WaitingCounts {
-            approvals: 1,
-            questions: 0,
-        },
-        more: false,
-    }
-}
-
-pub(crate) fn gap(open_items: Vec<OpenItem>) -> Subscribed {
-    Subscribed {
-        gap: Some(GapReason::Ahead),
-        snapshot: Some(Box::new(Snapshot {
-            state: ThreadState::empty(THREAD),
-            cursor: cursor(),
-        })),
-        rows: vec![Row::Message(message()), Row::Request(Box::new(request()))],
-        older: true,
-        open_items,
-        high_water: cursor(),
-    }
 }
 
 /// What devices say, each with the name of its golden file.
@@ -346,6 +313,18 @@ pub(crate) fn of_device() -> Vec<(&'static str, DeviceMessage)> {
                     hash: BlobHash::of(b"x"),
                     offset: 262_144,
                     len: 262_144,
+                },
+            ),
+        ),
+        (
+            "query.put_blob",
+            query(
+                6,
+                Query::PutBlob {
+                    hash: BlobHash::of(b"picture"),
+                    offset: 0,
+                    total: 7,
+                    data: Base64(b"picture".to_vec()),
                 },
             ),
         ),
@@ -484,6 +463,17 @@ pub(crate) fn of_host() -> Vec<(&'static str, HostMessage)> {
                     total: 262_147,
                     data: Base64(vec![0, 128, 255]),
                 }),
+            ),
+        ),
+        (
+            "result.put_blob",
+            result(
+                6,
+                QueryResult::PutBlob {
+                    hash: BlobHash::of(b"picture"),
+                    have: 7,
+                    complete: true,
+                },
             ),
         ),
         (

@@ -5,6 +5,8 @@ use super::{domain::*, id, parts::*};
 pub(in crate::golden) fn provider_event_name(event: &ProviderEvent) -> &'static str {
     match &event.kind {
         ProviderEventKind::SessionReady { .. } => "session_ready",
+        ProviderEventKind::ModelsOffered { .. } => "models_offered",
+        ProviderEventKind::Limits { .. } => "limits",
         ProviderEventKind::SessionEnded { .. } => "session_ended",
         ProviderEventKind::ThreadBound => "thread_bound",
         ProviderEventKind::TurnStarted => "turn_started",
@@ -34,6 +36,12 @@ pub(in crate::golden) fn provider_events() -> Vec<ProviderEvent> {
             incarnation: id!(Incarnation, 5),
             version: "0.171.0".into(),
             capabilities: capabilities(),
+        },
+        ProviderEventKind::ModelsOffered {
+            models: vec![offered()],
+        },
+        ProviderEventKind::Limits {
+            limits: vec![limit()],
         },
         ProviderEventKind::SessionEnded {
             reason: LostReason::ProtocolError,
@@ -133,6 +141,8 @@ pub(in crate::golden) fn item_name(content: &ItemContent) -> &'static str {
         ItemContent::Error { .. } => "error",
         ItemContent::Compaction { .. } => "compaction",
         ItemContent::Interrupt { .. } => "interrupt",
+        ItemContent::Fork { .. } => "fork",
+        ItemContent::Rollback { .. } => "rollback",
         ItemContent::Subagent { .. } => "subagent",
         ItemContent::ModelRerouted { .. } => "model_rerouted",
         ItemContent::Unknown { .. } => "unknown",
@@ -197,6 +207,14 @@ pub(in crate::golden) fn items() -> Vec<ItemContent> {
         ItemContent::Compaction { text: text() },
         ItemContent::Interrupt {
             note: "stop was asked for".into(),
+        },
+        ItemContent::Fork {
+            source: id!(ThreadId, 16),
+            run: id!(RunId, 17),
+        },
+        ItemContent::Rollback {
+            before: id!(RunId, 3),
+            runs: 2,
         },
         ItemContent::Subagent {
             child: Some(id!(NodeId, 8)),

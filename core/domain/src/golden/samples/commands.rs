@@ -15,6 +15,22 @@ pub(in crate::golden) fn commands() -> Vec<Command> {
             workspace: "project".into(),
             selection: selection(),
         },
+        CommandBody::ThreadFork {
+            title: "Another way".into(),
+            source: id!(ThreadId, 16),
+            run: Some(id!(RunId, 17)),
+            workspace: ForkWorkspace::SameTree,
+        },
+        CommandBody::ThreadRollback {
+            before: id!(RunId, 3),
+            last: id!(RunId, 34),
+        },
+        CommandBody::ThreadCompact,
+        CommandBody::ThreadSelect {
+            model: Some("gpt-5.5".into()),
+            effort: Some("high".into()),
+            mode: Mode::AutoEdit,
+        },
         send(DispatchMode::StartImmediately, vec![]),
         send(DispatchMode::QueueAfterActive, vec![]),
         send(steer(), vec![id!(ItemId, 7)]),
@@ -110,8 +126,11 @@ pub(in crate::golden) fn refusal_name(refusal: &Refusal) -> &'static str {
         Refusal::ThreadExists { .. } => "thread_exists",
         Refusal::ReadOnly { .. } => "read_only",
         Refusal::UnknownRun { .. } => "unknown_run",
+        Refusal::UnfitRun { .. } => "unfit_run",
         Refusal::UnknownRequest { .. } => "unknown_request",
         Refusal::UnknownAgent { .. } => "unknown_agent",
+        Refusal::UnknownModel { .. } => "unknown_model",
+        Refusal::UnknownEffort { .. } => "unknown_effort",
         Refusal::UnknownWorkspace { .. } => "unknown_workspace",
         Refusal::Full { .. } => "full",
         Refusal::Invalid { .. } => "invalid",
@@ -127,6 +146,11 @@ pub(in crate::golden) fn refusals() -> Vec<Refusal> {
     vec![
         Refusal::Unsupported {
             capability: CapabilityFlag::Interrupt,
+            fallback: None,
+        },
+        Refusal::Unsupported {
+            capability: CapabilityFlag::ForkThread,
+            fallback: Some(Fallback::NewThread),
         },
         Refusal::UnsupportedMode {
             agent: "codex".into(),
@@ -153,6 +177,7 @@ pub(in crate::golden) fn refusals() -> Vec<Refusal> {
         stale(StaleWhat::Attempt),
         stale(StaleWhat::Run { active: Some(run) }),
         stale(StaleWhat::QueueRevision { now: 24 }),
+        stale(StaleWhat::LastRun { now: Some(run) }),
         stale(StaleWhat::RunningItem {
             item: id!(ItemId, 7),
         }),
@@ -175,10 +200,22 @@ pub(in crate::golden) fn refusals() -> Vec<Refusal> {
             reason: "newer".into(),
         },
         Refusal::UnknownRun { run },
+        Refusal::UnfitRun {
+            run,
+            unfit: Unfit::RolledBack,
+        },
         Refusal::UnknownRequest { request },
         Refusal::UnknownAgent {
             agent: "codx".into(),
             known: vec!["codex".into()],
+        },
+        Refusal::UnknownModel {
+            model: "gpt-5".into(),
+            nearest: vec!["gpt-5.5".into()],
+        },
+        Refusal::UnknownEffort {
+            effort: "hi".into(),
+            known: vec!["high".into(), "low".into()],
         },
         Refusal::UnknownWorkspace {
             workspace: "elsewhere".into(),
@@ -194,7 +231,7 @@ pub(in crate::golden) fn refusals() -> Vec<Refusal> {
         },
         Refusal::Expired,
         Refusal::UnknownCommand {
-            name: "thread.fork".into(),
+            name: "thread.sing".into(),
         },
     ]
 }

@@ -1,10 +1,13 @@
 //! Every event.
 
-use super::{agents::*, commands::*, domain::*, id, parts::*};
+use super::{agents::*, commands::*, domain::*, id, kept::summary, parts::*};
 
 pub(in crate::golden) fn event_name(event: &Event) -> &'static str {
     match event {
         Event::ThreadCreated { .. } => "thread.created",
+        Event::ThreadSelected { .. } => "thread.selected",
+        Event::ModelsOffered { .. } => "session.models",
+        Event::LimitsReported { .. } => "session.limits",
         Event::MessageAdded { .. } => "message.added",
         Event::MessageDelivery { .. } => "message.delivery",
         Event::RunQueued { .. } => "run.queued",
@@ -37,6 +40,10 @@ pub(in crate::golden) fn event_name(event: &Event) -> &'static str {
         Event::RequestAnswering { .. } => "request.answering",
         Event::RequestClosed { .. } => "request.closed",
         Event::PlanUpdated { .. } => "plan.updated",
+        Event::TransferRecorded { .. } => "transfer.recorded",
+        Event::TransferStatusChanged { .. } => "transfer.status",
+        Event::RollbackRequested { .. } => "rollback.requested",
+        Event::RollbackEnded { .. } => "rollback.ended",
         Event::NoticeRaised { .. } => "notice.raised",
         Event::FrameUnreadable { .. } => "frame.unreadable",
         Event::DevicePaired { .. } => "device.paired",
@@ -215,6 +222,59 @@ pub(in crate::golden) fn events() -> Vec<Event> {
         events.push(Event::MessageDelivery {
             message: message_id,
             delivery,
+        });
+    }
+    events.push(Event::ThreadSelected {
+        selection: selection(),
+        actor: Actor::External,
+    });
+    events.push(Event::ModelsOffered {
+        session: id!(SessionId, 4),
+        models: vec![offered()],
+    });
+    events.push(Event::LimitsReported {
+        session: id!(SessionId, 4),
+        limits: vec![limit()],
+    });
+    events.push(Event::RollbackRequested {
+        before: run,
+        runs: 2,
+        actor: Actor::Ledger,
+    });
+    for outcome in [
+        RollbackOutcome::Applied {
+            runs: vec![run, id!(RunId, 34)],
+            head: summary().last_run,
+        },
+        RollbackOutcome::Refused { error: error() },
+    ] {
+        events.push(Event::RollbackEnded {
+            before: run,
+            outcome,
+        });
+    }
+    events.push(Event::TransferRecorded {
+        transfer: transfer(),
+    });
+    for status in [
+        TransferStatus::Pending,
+        TransferStatus::Resolved {
+            handoff: ContextHandoff {
+                strategy: HandoffStrategy::Native,
+                channel: None,
+                target: id!(ProviderThreadId, 6),
+                text: Body::default(),
+                text_source: "codex".into(),
+                leaves_out: "nothing".into(),
+            },
+        },
+        TransferStatus::Failed {
+            reason: "gone".into(),
+        },
+    ] {
+        events.push(Event::TransferStatusChanged {
+            transfer: id!(TransferId, 37),
+            status,
         });
     }
     for place in [

@@ -54,6 +54,7 @@ pub(in crate::golden) fn summary() -> ThreadSummary {
         agent: "codex".into(),
         mode: Mode::Ask,
         sandbox: None,
+        lineage: None,
         active: Some(ActiveSummary {
             run: id!(RunId, 3),
             status: RunStatus::Running,
@@ -143,6 +144,12 @@ pub(in crate::golden) fn effects() -> Vec<Effect> {
             attempt,
             turn: None,
         },
+        EffectKind::Revert {
+            before: run,
+            runs: vec![run, id!(RunId, 34)],
+            head: summary().last_run,
+        },
+        EffectKind::Compact { run, attempt },
         EffectKind::Respond {
             request: id!(RequestId, 12),
             answer: words(),
@@ -165,6 +172,9 @@ pub(in crate::golden) fn effect_outcomes() -> Vec<EffectOutcome> {
         EffectOutcome::Steered,
         EffectOutcome::TurnEnded,
         EffectOutcome::Acknowledged,
+        EffectOutcome::Compacted {
+            summary: "what was said".into(),
+        },
         EffectOutcome::Written,
         EffectOutcome::Failed { error: error() },
         EffectOutcome::Unknown,
@@ -334,7 +344,13 @@ pub(in crate::golden) fn states() -> Vec<ThreadState> {
         run: id!(RunId, 17),
         captured: true,
     }];
-    full.transfers = vec![id!(TransferId, 37)];
+    full.transfers = vec![TransferSlot {
+        id: id!(TransferId, 37),
+        kind: TransferKind::Fork,
+        source: id!(ThreadId, 16),
+        run: Some(id!(RunId, 17)),
+    }];
+    full.rollback = Some(id!(RunId, 17));
     full.read_only = Some("newer".into());
     vec![empty, full]
 }

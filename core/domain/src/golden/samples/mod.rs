@@ -8,10 +8,10 @@ mod parts;
 
 pub(super) use self::{agents::*, commands::*, events::*, kept::*};
 
-pub(super) const EVENTS: usize = 37;
-pub(super) const REFUSALS: usize = 22;
-pub(super) const PROVIDER_EVENTS: usize = 19;
-pub(super) const ITEMS: usize = 18;
+pub(super) const EVENTS: usize = 44;
+pub(super) const REFUSALS: usize = 25;
+pub(super) const PROVIDER_EVENTS: usize = 21;
+pub(super) const ITEMS: usize = 20;
 
 /// An id that is easily told from others.
 macro_rules! id {

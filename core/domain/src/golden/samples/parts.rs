@@ -68,6 +68,8 @@ pub(in crate::golden) fn session() -> ProviderSession {
         incarnation: id!(Incarnation, 5),
         status: SessionStatus::Ready,
         capability_version: 1,
+        models: Vec::new(),
+        limits: Vec::new(),
     }
 }
 
@@ -229,6 +231,38 @@ pub(in crate::golden) fn plan() -> PlanArtifact {
                 status: TodoStatus::InProgress,
             }],
         },
+    }
+}
+
+pub(in crate::golden) fn offered() -> OfferedModel {
+    OfferedModel {
+        id: "gpt-5.5".into(),
+        name: "GPT 5.5".into(),
+        efforts: vec!["low".into(), "high".into()],
+        default_effort: Some("low".into()),
+        is_default: true,
+    }
+}
+
+pub(in crate::golden) fn limit() -> AccountLimit {
+    AccountLimit {
+        name: "codex primary".into(),
+        used_percent: 40,
+        window_minutes: Some(300),
+        resets_at_ms: Some(41),
+        reached: true,
+    }
+}
+
+pub(in crate::golden) fn transfer() -> ContextTransfer {
+    ContextTransfer {
+        id: id!(TransferId, 37),
+        kind: TransferKind::Fork,
+        source: id!(ThreadId, 16),
+        base_point: None,
+        source_point: super::commands::cursor(),
+        source_run: Some(id!(RunId, 17)),
+        status: TransferStatus::Pending,
     }
 }
 

@@ -7,9 +7,10 @@ use pilothouse_domain::{
     RunId, RunStatus, Scope, ThreadId, WorkspaceId,
     event::HoldReason,
     policy::Sandbox,
+    provider::AccountLimit,
     request::{Answer, RequestKind, RiskHint},
     row::{ActiveSummary, WaitingCounts},
-    run::BlockedOn,
+    run::{BlockedOn, Usage},
     thread::Delivery,
 };
 use pilothouse_engine::{
@@ -130,6 +131,7 @@ pub(crate) struct Thread<'a> {
     /// In what an agent runs that does not ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<Sandbox>,
+    forked_from: Option<ThreadId>,
     active: Option<ActiveSummary>,
     last_run: Option<LastRun>,
     waiting: WaitingCounts,
@@ -172,6 +174,7 @@ impl<'a> From<&'a ThreadRow> for Thread<'a> {
             agent: &summary.agent,
             mode: summary.mode,
             sandbox: summary.sandbox,
+            forked_from: summary.lineage.map(|lineage| lineage.parent),
             active: summary.active,
             last_run: summary.last_run.map(LastRun::from),
             waiting: summary.waiting,
@@ -398,6 +401,12 @@ fn content(content: &RowContent) -> Value {
         } => json!({ "kind": "error", "code": code, "message": message, "will_retry": will_retry }),
         RowContent::Compaction => json!({ "kind": "compaction" }),
         RowContent::Interrupt { note } => json!({ "kind": "interrupt", "note": note }),
+        RowContent::Fork { source, run } => {
+            json!({ "kind": "fork", "source": source, "run": run })
+        }
+        RowContent::Rollback { before, runs } => {
+            json!({ "kind": "rollback", "before": before, "runs": runs })
+        }
         RowContent::Subagent { child, title } => {
             json!({ "kind": "subagent", "child": child, "title": title })
         }
@@ -416,6 +425,8 @@ pub(crate) struct Standing {
     title: String,
     active: Option<Active>,
     last_run: Option<LastRun>,
+    usage: Option<Usage>,
+    limits: Vec<AccountLimit>,
     queue: Vec<Queued>,
     queue_revision: u64,
     held: Option<HoldReason>,
@@ -474,6 +485,8 @@ impl From<&ThreadHeader> for Standing {
                 pending: active.pending,
             }),
             last_run: header.last_run.map(LastRun::from),
+            usage: header.usage,
+            limits: header.limits.clone(),
             queue: queued(header),
             queue_revision: header.queue_revision,
             held: header.held,

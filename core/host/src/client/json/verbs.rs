@@ -5,7 +5,7 @@ use crate::client::failure::{Candidate, Code, Failure};
 use pilothouse_domain::{
     AttemptId, CommandId, ContentHash, HostId, ItemId, MessageId, Refusal, RequestId,
     RequestStatus, RunId, RunStatus, ThreadId, command::NoticeKind, event::HoldReason,
-    request::Answer,
+    provider::OfferedModel, request::Answer, thread::Selection,
 };
 use pilothouse_engine::ThreadHeader;
 use serde::Serialize;
@@ -23,6 +23,51 @@ pub(crate) struct Created {
     pub(crate) thread: ThreadId,
     pub(crate) host: HostId,
     pub(crate) command: CommandId,
+}
+
+/// `forked`
+#[derive(Debug, Serialize)]
+pub(crate) struct Forked {
+    pub(crate) thread: ThreadId,
+    pub(crate) host: HostId,
+    pub(crate) command: CommandId,
+    pub(crate) source: ThreadId,
+    /// The run after which it goes its own way, if one was named.
+    pub(crate) after: Option<RunId>,
+}
+
+/// `rolled_back`: only ever printed for what the host confirmed.
+#[derive(Debug, Serialize)]
+pub(crate) struct RolledBack {
+    pub(crate) thread: ThreadId,
+    pub(crate) host: HostId,
+    pub(crate) command: CommandId,
+    /// The first run that was taken back.
+    pub(crate) before: RunId,
+    /// How many were.
+    pub(crate) runs: u32,
+}
+
+/// `compacted`
+#[derive(Debug, Serialize)]
+pub(crate) struct Compacted {
+    pub(crate) thread: ThreadId,
+    pub(crate) host: HostId,
+    pub(crate) command: CommandId,
+    pub(crate) run: RunId,
+    /// How that run ended; `null` if it had not within the time.
+    pub(crate) run_status: Option<RunStatus>,
+}
+
+/// `selection`: what a thread runs on from its next turn on, and what its agent offers.
+#[derive(Debug, Serialize)]
+pub(crate) struct Chosen {
+    pub(crate) thread: ThreadId,
+    pub(crate) host: HostId,
+    /// The command that changed it, if one did.
+    pub(crate) command: Option<CommandId>,
+    pub(crate) selection: Selection,
+    pub(crate) models: Vec<OfferedModel>,
 }
 
 /// `sent`

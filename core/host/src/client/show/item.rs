@@ -96,6 +96,18 @@ pub(crate) fn heading(row: &TimelineRow, style: Style) -> String {
         RowContent::Interrupt { note } => {
             style.paint(Tone::Bad, &format!("stop: {}", one_line(note, 200)))
         }
+        RowContent::Fork { source, .. } => dim(&format!(
+            "begins as thread {} stood; files are as they are now",
+            words::thread(*source)
+        )),
+        RowContent::Rollback { runs, .. } => dim(&format!(
+            "the agent has forgotten the {} before this; files are as they were",
+            if *runs == 1 {
+                "run".to_owned()
+            } else {
+                format!("{runs} runs")
+            }
+        )),
         RowContent::Subagent { title, .. } => {
             format!("{} {}", strong("subagent"), one_line(title, 200))
         }

@@ -2,7 +2,7 @@
 
 use crate::client::style::Tone;
 use pilothouse_domain::{
-    ItemStatus, RunStatus,
+    ItemStatus, RunStatus, ThreadId,
     event::HoldReason,
     policy::Sandbox,
     request::{Answer, AnswerDelivery, LostReason, OptionEffect, RequestKind, RiskHint},
@@ -15,6 +15,11 @@ pub(crate) fn unasked(sandbox: Sandbox) -> String {
         Sandbox::None => "does not ask, in no sandbox".to_owned(),
         sandbox => format!("does not ask, in {}", sandbox.name()),
     }
+}
+
+/// A thread, short enough for a line and long enough for a command.
+pub(crate) fn thread(thread: ThreadId) -> String {
+    thread.to_string()[..8].to_owned()
 }
 
 /// What a run is doing.

@@ -73,6 +73,7 @@ pub(super) fn thread(title: &str) -> ThreadRow {
             agent: AgentName::from("codex"),
             mode: Mode::Ask,
             sandbox: None,
+            lineage: None,
             active: Some(ActiveSummary {
                 run: run_id(1),
                 status: RunStatus::Waiting,
@@ -308,6 +309,10 @@ pub(super) fn header() -> ThreadHeader {
         title: "Fix the flaky test".to_owned(),
         workspace: Some(WorkspaceId::from("app")),
         selection: None,
+        lineage: None,
+        rolling_back: None,
+        usage: None,
+        limits: Vec::new(),
         active: None,
         last_run: None,
         queue: Vec::new(),

@@ -6,13 +6,15 @@ use crate::client::{
     json::{self, Op},
 };
 use pilothouse_domain::{
-    AttemptId, CommandId, ContentHash, DeviceId, ItemStatus, MessageId, Refusal, RequestStatus,
-    RunStatus,
+    AttemptId, CommandId, ContentHash, DeviceId, ItemStatus, MessageId, Mode, Refusal,
+    RequestStatus, RunStatus, ThreadId,
     command::NoticeKind,
     event::HoldReason,
+    provider::OfferedModel,
     request::{Answer, AnswerDelivery, QuestionReply},
     run::BlockedOn,
     state::EndedRun,
+    thread::Selection,
 };
 use pilothouse_engine::{InboxRow, InboxState, LinkState, RowContent, ThreadCounts, ThreadHeader};
 
@@ -113,6 +115,58 @@ fn examples() -> Vec<String> {
                 thread: thread_id(),
                 host: host_id(),
                 command: command_id(),
+            },
+        ),
+        json::line(
+            "forked",
+            json::Forked {
+                thread: thread_id(),
+                host: host_id(),
+                command: command_id(),
+                source: ThreadId::from_bytes([7; 16]),
+                after: Some(run_id(2)),
+            },
+        ),
+        json::line(
+            "rolled_back",
+            json::RolledBack {
+                thread: thread_id(),
+                host: host_id(),
+                command: command_id(),
+                before: run_id(2),
+                runs: 3,
+            },
+        ),
+        json::line(
+            "compacted",
+            json::Compacted {
+                thread: thread_id(),
+                host: host_id(),
+                command: command_id(),
+                run: run_id(2),
+                run_status: Some(RunStatus::Completed),
+            },
+        ),
+        json::line(
+            "selection",
+            json::Chosen {
+                thread: thread_id(),
+                host: host_id(),
+                command: Some(command_id()),
+                selection: Selection {
+                    agent: "codex".into(),
+                    model: Some("gpt-5.5".to_owned()),
+                    effort: None,
+                    mode: Mode::AutoEdit,
+                    sandbox: None,
+                },
+                models: vec![OfferedModel {
+                    id: "gpt-5.5".to_owned(),
+                    name: "GPT-5.5".to_owned(),
+                    efforts: vec!["low".to_owned(), "high".to_owned()],
+                    default_effort: Some("low".to_owned()),
+                    is_default: true,
+                }],
             },
         ),
         json::line(

@@ -1,8 +1,11 @@
 //! What each verb does.
 
 mod answer;
+mod attach;
 mod lists;
+mod operate;
 mod reply;
+mod select;
 mod steer;
 mod watch;
 
@@ -20,6 +23,10 @@ pub(crate) fn run(command: ClientCommand, output: &mut Output) -> Result<(), Fai
         ClientCommand::Threads(args) => lists::threads(&args, output),
         ClientCommand::Inbox(args) => lists::inbox(&args, output),
         ClientCommand::New(args) => steer::new(&args, output),
+        ClientCommand::Fork(args) => operate::fork(&args, output),
+        ClientCommand::Rollback(args) => operate::rollback(&args, output),
+        ClientCommand::Compact(args) => operate::compact(&args, output),
+        ClientCommand::Select(args) => select::select(&args, output),
         ClientCommand::Send(args) => steer::send(&args, output),
         ClientCommand::Interrupt(args) => steer::interrupt(&args, output),
         ClientCommand::Queue(args) => steer::queue(&args, output),

@@ -1,6 +1,6 @@
 //! Making a thread, sending, interrupting, and the queue.
 
-use super::typed;
+use super::{attach, typed};
 use crate::client::{
     args::{InterruptArgs, NewArgs, QueueArgs, SendArgs},
     device::Device,
@@ -80,7 +80,8 @@ pub(super) fn new(args: &NewArgs, output: &mut Output) -> Result<(), Failure> {
 
 pub(super) fn send(args: &SendArgs, output: &mut Output) -> Result<(), Failure> {
     let text = typed(&args.text, "the message")?;
-    if text.trim().is_empty() {
+    let files = attach::read(&args.attach)?;
+    if text.trim().is_empty() && files.is_empty() {
         return Err(
             Failure::new(Code::Usage, "the message is empty").next("say what the agent is to do")
         );
@@ -119,9 +120,10 @@ pub(super) fn send(args: &SendArgs, output: &mut Output) -> Result<(), Failure> 
     } else {
         DispatchMode::StartImmediately
     };
+    let attachments = attach::upload(&mut device, row.host, files, until)?;
     let body = CommandBody::MessageSend {
         text,
-        attachments: Vec::new(),
+        attachments,
         dispatch,
         accept_stop,
     };

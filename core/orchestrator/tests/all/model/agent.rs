@@ -2,14 +2,12 @@
 
 use super::{
     course::{Act, Course},
-    oracle::Stage,
-    rules::Came,
+    oracle::{MODELS, Stage},
 };
 use crate::world::{approval, assistant, command, handshake, question, questions};
 use pilothouse_domain::{
-    CapabilityFlag, CapabilityValue, EffectKind, EffectOutcome, ItemContent, ItemStatus, NativeId,
-    ProviderEventKind, Subject,
-    provider::TurnStatus,
+    CapabilityFlag, CapabilityValue, ItemContent, ItemStatus, NativeId, ProviderEventKind, Subject,
+    provider::{OfferedModel, TurnStatus},
     provider_event::Resolution,
     request::{LostReason, RequestKind},
     run::{ErrorCode, RunError, Usage},
@@ -27,15 +25,16 @@ pub(crate) enum Does {
     Resolved,
     Lost,
     Ready,
+    Offers,
     Said,
 }
 
 /// What the agent knows of itself.
 pub(crate) struct Agent {
     /// Whether it names its turns, as codex does; ACP does not.
-    names_turns: bool,
+    pub(crate) names_turns: bool,
     /// Turns by name, with the try each belongs to.
-    turns: Vec<(String, usize)>,
+    pub(crate) turns: Vec<(String, usize)>,
     counter: u32,
     /// What it asked last under a name of its own, with the item.
     asked: BTreeMap<(Option<String>, String), (usize, Option<String>)>,
@@ -43,7 +42,7 @@ pub(crate) struct Agent {
     ended: Vec<(String, bool)>,
 }
 
-fn failure() -> RunError {
+pub(crate) fn failure() -> RunError {
     RunError {
         code: ErrorCode::Agent,
         message: "it failed".to_owned(),
@@ -61,7 +60,7 @@ impl Agent {
         }
     }
 
-    fn fresh(&mut self, of: &str) -> String {
+    pub(crate) fn fresh(&mut self, of: &str) -> String {
         self.counter += 1;
         format!("{of}{}", self.counter)
     }
@@ -86,6 +85,7 @@ impl Course<'_> {
             (some(!self.agent.asked.is_empty(), 20), Does::Resolved),
             (5, Does::Lost),
             (4, Does::Ready),
+            (some(self.sim.oracle.introduced, 4), Does::Offers),
             (6, Does::Said),
         ]
         .into_iter()
@@ -132,6 +132,20 @@ impl Course<'_> {
                 );
                 self.sim.oracle.steers = steers;
                 self.sim.oracle.stops = stops;
+                self.sim.oracle.introduced = true;
+            }
+            Does::Offers => {
+                let models = MODELS.map(|(name, efforts)| OfferedModel {
+                    id: name.to_owned(),
+                    name: name.to_uppercase(),
+                    efforts: efforts.iter().map(|&effort| effort.to_owned()).collect(),
+                    default_effort: None,
+                    is_default: name == "big",
+                });
+                let models = models.to_vec();
+                self.sim
+                    .agent(None, ProviderEventKind::ModelsOffered { models });
+                self.sim.oracle.offers = true;
             }
             Does::Said => self.said(a),
         }
@@ -468,86 +482,5 @@ impl Course<'_> {
             _ => ProviderEventKind::ThreadBound,
         };
         self.sim.agent(turn.as_deref(), kind);
-    }
-
-    fn outcome(&mut self, a: u16, b: u16) {
-        let last = self.sim.effects.len() - 1;
-        let at = if b.is_multiple_of(8) {
-            usize::from(a) % (last + 1)
-        } else {
-            0
-        };
-        let effect = self.sim.effects.remove(at);
-        let came = match a % 16 {
-            0..9 => Came::Taken,
-            9..12 => Came::Written,
-            12 => Came::TooLate,
-            13 | 14 => Came::Failed,
-            _ => Came::Unknown,
-        };
-        let plain = match came {
-            Came::Taken => EffectOutcome::Acknowledged,
-            Came::Written => EffectOutcome::Written,
-            Came::TooLate => EffectOutcome::TurnEnded,
-            Came::Failed => EffectOutcome::Failed { error: failure() },
-            Came::Unknown => EffectOutcome::Unknown,
-        };
-        match effect.kind.clone() {
-            EffectKind::SendTurn { attempt, .. } => {
-                let attempt = self.sim.attempt(attempt);
-                let taken = matches!(came, Came::Taken | Came::Written);
-                let came = if taken { Came::Taken } else { came };
-                let (turn, outcome) = if taken {
-                    self.accepted(attempt)
-                } else {
-                    (None, plain)
-                };
-                self.sim.outcome(&effect, &outcome);
-                self.sim.oracle.sent(attempt, turn.as_deref(), came);
-            }
-            EffectKind::Steer { run, message, .. } => {
-                let outcome = if a.is_multiple_of(32) {
-                    EffectOutcome::Steered
-                } else {
-                    plain
-                };
-                self.sim.outcome(&effect, &outcome);
-                self.sim.oracle.steered(run, message, came);
-            }
-            EffectKind::Interrupt { attempt, .. } => {
-                let attempt = self.sim.attempt(attempt);
-                self.sim.outcome(&effect, &plain);
-                self.sim.oracle.stopped(attempt, came);
-            }
-            EffectKind::Respond { request, answer } => {
-                self.sim.outcome(&effect, &plain);
-                self.sim.oracle.answered(request, &answer, came);
-            }
-        }
-    }
-
-    /// The agent took a turn: under the name by which it has spoken of it already, or a new one.
-    fn accepted(&mut self, attempt: usize) -> (Option<String>, EffectOutcome) {
-        let waits = self.at_stage(Stage::Sent)
-            && self
-                .sim
-                .oracle
-                .work
-                .as_ref()
-                .is_some_and(|work| work.attempt == attempt);
-        let known = self.agent.turns.iter().find(|(_, of)| *of == attempt);
-        let turn = match known.map(|(name, _)| name.clone()) {
-            _ if !self.agent.names_turns => None,
-            Some(known) if !waits => Some(known),
-            _ => Some(self.agent.fresh("U")),
-        };
-        if let (true, Some(name)) = (waits, &turn) {
-            self.agent.turns.push((name.clone(), attempt));
-        }
-        let outcome = EffectOutcome::TurnAccepted {
-            native_thread: "T".into(),
-            native_turn: turn.clone().map(NativeId),
-        };
-        (turn, outcome)
     }
 }

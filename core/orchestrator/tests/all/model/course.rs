@@ -9,7 +9,8 @@ use super::{
 use crate::world::{choose, command_id, device, reply};
 use pilothouse_domain::{
     Answer, AttemptId, Cause, Command, CommandBody, ContentHash, DispatchMode, Event, LoggedEvent,
-    Mode, RequestId, RequestStatus, RunId,
+    Mode, RequestId, RequestStatus, RunId, RunStatus,
+    command::ForkWorkspace,
     entry::UnknownEvent,
     thread::{Actor, Lifecycle, Selection},
 };
@@ -143,6 +144,10 @@ impl<'a> Course<'a> {
             (on(oracle.line.is_empty(), 6, 25), Act::Command("remove")),
             (on(oracle.held.is_some(), 60, 6), Act::Command("release")),
             (5, Act::Command("create")),
+            (12, Act::Command("fork")),
+            (10, Act::Command("select")),
+            (on(busy, 6, 50), Act::Command("rollback")),
+            (on(busy, 6, 15), Act::Command("compact")),
         ];
         if self.between {
             return acts;
@@ -168,6 +173,13 @@ impl<'a> Course<'a> {
         let mut stoppable = Vec::new();
         let body = match kind {
             "create" => self.create_body(b),
+            "fork" => self.fork_body(n, b),
+            "select" => self.select_body(a, b),
+            "rollback" => CommandBody::ThreadRollback {
+                before: self.run(n),
+                last: self.last_run(wrong),
+            },
+            "compact" => CommandBody::ThreadCompact,
             "remove" | "release" => {
                 let revision = self.sim.oracle.edits + u64::from(wrong == 0);
                 match kind {
@@ -218,7 +230,8 @@ impl<'a> Course<'a> {
         self.sim.commands += 1;
         let id = command_id(self.sim.commands);
         let thread = match kind {
-            "create" => id.derive("thread"),
+            "fork" if b % 32 == 31 => self.sim.oracle.thread,
+            "create" | "fork" => id.derive("thread"),
             _ if b % 128 == 127 => command_id(9).derive("thread"),
             _ => self.sim.oracle.thread,
         };
@@ -228,6 +241,53 @@ impl<'a> Course<'a> {
             thread
         };
         self.give(id, thread, body, &stoppable);
+    }
+
+    fn select_body(&self, a: u16, b: u16) -> CommandBody {
+        let word = |text: &str| Some(text.to_owned());
+        CommandBody::ThreadSelect {
+            model: match a % 8 {
+                0..3 => None,
+                3 | 4 => word("big"),
+                5 => word("small"),
+                6 => word("bigg"),
+                _ => word(" "),
+            },
+            effort: match b % 4 {
+                0 | 1 => None,
+                2 => word("low"),
+                _ => word("lo"),
+            },
+            mode: match b % 16 {
+                0..9 => Mode::Ask,
+                9..15 => Mode::AutoEdit,
+                _ => Mode::FullAccess,
+            },
+        }
+    }
+
+    fn fork_body(&self, n: usize, b: u16) -> CommandBody {
+        let thread = match b % 16 {
+            7 => command_id(9).derive("thread"),
+            _ => self.sim.oracle.thread,
+        };
+        CommandBody::ThreadFork {
+            title: if b % 64 == 62 {
+                "x".repeat(201)
+            } else {
+                "t".to_owned()
+            },
+            source: thread,
+            run: (!n.is_multiple_of(4)).then(|| self.run(n)),
+            workspace: ForkWorkspace::SameTree,
+        }
+    }
+
+    /// The last run that stands, or another.
+    fn last_run(&self, wrong: u16) -> RunId {
+        let last = self.sim.oracle.last.filter(|_| wrong != 0);
+        let id = last.and_then(|run| self.sim.oracle.runs[run].id);
+        id.unwrap_or(RunId::from_bytes([9; 16]))
     }
 
     /// A run: what is at work, what waits, what has ended, or none.
@@ -240,10 +300,14 @@ impl<'a> Course<'a> {
             .collect();
         let work = oracle.work.as_ref().and_then(|work| id(work.run));
         let (line, ended) = (nth(oracle.line.clone()), nth(ended));
+        let mut latest = oracle.runs.iter().rev();
+        let forgotten = latest.find(|run| run.ended == Some(RunStatus::RolledBack));
+        let forgotten = forgotten.and_then(|run| run.id);
         let options = match n % 16 {
             0..10 => [work, line, ended],
             10..13 => [line, ended, work],
-            13 | 14 => [ended, work, line],
+            13 => [ended, work, line],
+            14 => [forgotten, ended, work],
             _ => [None; 3],
         };
         first_from(&options, 0).unwrap_or(RunId::from_bytes([9; 16]))
@@ -319,7 +383,11 @@ impl<'a> Course<'a> {
             Some(life) => format!("{life:?}"),
         };
         self.coverage.cell(kind, "thread", &life);
-        if life != "Active" || command.thread != oracle.thread {
+        let of = match &command.body {
+            CommandBody::ThreadFork { source, .. } => *source,
+            _ => command.thread,
+        };
+        if life != "Active" || of != oracle.thread {
             return;
         }
         let at_work = oracle.work.as_ref().map(|work| oracle.status(work.run).0);
@@ -331,6 +399,8 @@ impl<'a> Course<'a> {
                 ..
             }
             | CommandBody::RunInterrupt { run, .. }
+            | CommandBody::ThreadFork { run: Some(run), .. }
+            | CommandBody::ThreadRollback { before: run, .. }
             | CommandBody::QueueRemove { run, .. } => *run,
             CommandBody::RequestAnswer { request, .. } => {
                 let ask = oracle.asks.iter().find(|ask| ask.id == Some(*request));
@@ -439,6 +509,13 @@ impl<'a> Course<'a> {
                 };
                 let body = match kind {
                     "create" => self.create_body(9),
+                    "fork" => self.fork_body(1, 9),
+                    "select" => self.select_body(1, 9),
+                    "rollback" => CommandBody::ThreadRollback {
+                        before: run,
+                        last: self.last_run(1),
+                    },
+                    "compact" => CommandBody::ThreadCompact,
                     "start" => send(DispatchMode::StartImmediately),
                     "queue" => send(DispatchMode::QueueAfterActive),
                     "steer" => send(DispatchMode::SteerActive { run }),
@@ -458,7 +535,10 @@ impl<'a> Course<'a> {
                 };
                 let command = Command {
                     id,
-                    thread: self.sim.oracle.thread,
+                    thread: match kind {
+                        "fork" => id.derive("thread"),
+                        _ => self.sim.oracle.thread,
+                    },
                     device_seq: 1,
                     based_on: None,
                     issued_at_ms: 1,

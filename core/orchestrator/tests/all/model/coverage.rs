@@ -4,8 +4,12 @@ use pilothouse_domain::{CommandBody, DispatchMode, Refusal, RunStatus};
 use std::collections::BTreeMap;
 
 /// Commands, told apart by what they ask.
-pub(crate) const COMMANDS: [&str; 9] = [
+pub(crate) const COMMANDS: [&str; 13] = [
+    "select",
     "create",
+    "fork",
+    "rollback",
+    "compact",
     "start",
     "queue",
     "steer",
@@ -18,7 +22,14 @@ pub(crate) const COMMANDS: [&str; 9] = [
 /// Where a thread stands.
 const THREADS: [&str; 5] = ["none", "Active", "Archived", "Deleted", "read_only"];
 /// Commands that name a run.
-const AIMED: [&str; 4] = ["steer", "restart", "interrupt", "remove"];
+const AIMED: [&str; 6] = [
+    "steer",
+    "restart",
+    "interrupt",
+    "remove",
+    "fork",
+    "rollback",
+];
 /// Where a request stands.
 const REQUESTS: [&str; 7] = [
     "Pending",
@@ -31,13 +42,10 @@ const REQUESTS: [&str; 7] = [
 ];
 
 /// Statuses of a run that nothing leads to yet: no cell of theirs can be hit, and none may be.
-const NOT_YET: [(RunStatus, &str); 2] = [
-    (
-        RunStatus::Preparing,
-        "no handoff and no checkpoint is made before a turn is sent",
-    ),
-    (RunStatus::RolledBack, "there is no rollback"),
-];
+const NOT_YET: [(RunStatus, &str); 1] = [(
+    RunStatus::Preparing,
+    "no handoff and no checkpoint is made before a turn is sent",
+)];
 
 const GOLDEN_REFUSALS: &str = include_str!("../../../../domain/golden/refusals.jsonl");
 
@@ -56,6 +64,10 @@ fn elsewhere(code: &str) -> Option<&'static str> {
 pub(crate) fn kind(body: &CommandBody) -> &'static str {
     match body {
         CommandBody::ThreadCreate { .. } => "create",
+        CommandBody::ThreadFork { .. } => "fork",
+        CommandBody::ThreadRollback { .. } => "rollback",
+        CommandBody::ThreadCompact => "compact",
+        CommandBody::ThreadSelect { .. } => "select",
         CommandBody::MessageSend { dispatch, .. } => match dispatch {
             DispatchMode::StartImmediately => "start",
             DispatchMode::QueueAfterActive => "queue",
@@ -172,6 +184,9 @@ impl Coverage {
             "stale:content",
             "stale:attempt",
             "stale:queue",
+            "stale:last_run",
+            "invalid:run",
+            "invalid:model",
             "stale:running_item",
             "not_respondable:Withdrawn",
             "not_respondable:Expired",

@@ -8,6 +8,7 @@ mod agent;
 mod course;
 mod coverage;
 mod oracle;
+mod outcomes;
 mod rules;
 mod sim;
 
@@ -20,7 +21,7 @@ use proptest::{
 use std::{cell::RefCell, panic::AssertUnwindSafe};
 
 /// Threads by default, so that every cell is hit.
-const CASES: u32 = 192;
+const CASES: u32 = 320;
 
 /// A number from the environment, or the one by default.
 #[expect(clippy::disallowed_methods, reason = "a test's switches")]

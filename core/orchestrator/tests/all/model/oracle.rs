@@ -8,7 +8,7 @@ use pilothouse_domain::{
     provider::TurnStatus,
     request::RequestKind,
     run::BlockedOn,
-    thread::{Actor, Lifecycle},
+    thread::{Actor, Lifecycle, Selection},
 };
 use std::collections::BTreeMap;
 
@@ -43,6 +43,15 @@ pub(crate) struct Try {
     pub(crate) id: Option<AttemptId>,
     pub(crate) run: usize,
     pub(crate) message: Option<MessageId>,
+    /// Whether the agent took it up.
+    pub(crate) taken_up: bool,
+}
+
+/// Runs that the agent is asked to forget.
+#[derive(Debug, Clone)]
+pub(crate) struct TakingBack {
+    pub(crate) runs: Vec<usize>,
+    pub(crate) head: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +133,8 @@ pub(crate) enum Errand {
     Words(MessageId),
     Stop,
     Answer(RequestId, Answer),
+    Forget(RunId),
+    Shorten,
 }
 
 #[derive(Debug, Clone)]
@@ -145,7 +156,24 @@ pub(crate) struct Oracle {
     pub(crate) items: Vec<Item>,
     pub(crate) ordinals: u32,
     pub(crate) errands: Vec<Errand>,
+    /// Whether the agent forgets and shortens when asked; whether it copies what stands, and what stood.
+    pub(crate) forgets: bool,
+    copies: bool,
+    copies_from_turns: bool,
+    pub(crate) taking_back: Option<TakingBack>,
+    /// Learned from the thread.
+    pub(crate) has_conversation: bool,
+    /// What it runs on, once it is there.
+    pub(crate) chosen: Option<Selection>,
+    /// Whether the agent has introduced itself, and whether it has said what it can run on.
+    pub(crate) introduced: bool,
+    pub(crate) offers: bool,
+    switches_model: bool,
+    switches_mode: bool,
 }
+
+/// What the agent says it can run on: model, and its efforts.
+pub(crate) const MODELS: [(&str, &[&str]); 2] = [("big", &["low", "high"]), ("small", &[])];
 
 impl Oracle {
     pub(crate) fn new(thread: ThreadId, steers: bool, stops: bool) -> Self {
@@ -167,6 +195,16 @@ impl Oracle {
             items: Vec::new(),
             ordinals: 0,
             errands: Vec::new(),
+            forgets: stops,
+            copies: steers || stops,
+            copies_from_turns: steers,
+            taking_back: None,
+            has_conversation: false,
+            chosen: None,
+            introduced: false,
+            offers: false,
+            switches_model: steers,
+            switches_mode: stops,
         }
     }
 
@@ -230,6 +268,12 @@ impl Oracle {
 
     /// The outcome, in the words of `sim::words`. `stoppable` says which tools (by native id) the person agreed to stop.
     pub(crate) fn judge(&self, actor: Actor, command: &Command, stoppable: &[String]) -> String {
+        if let CommandBody::ThreadFork {
+            title, source, run, ..
+        } = &command.body
+        {
+            return self.judge_fork(command, title, *source, *run).to_owned();
+        }
         if self.read_only {
             return "read_only".to_owned();
         }
@@ -256,8 +300,13 @@ impl Oracle {
             return "unknown_thread".to_owned();
         }
         match &command.body {
-            CommandBody::ThreadCreate { .. } => unreachable!(),
-            CommandBody::MessageSend { .. } if self.life == Some(Lifecycle::Archived) => {
+            CommandBody::ThreadCreate { .. } | CommandBody::ThreadFork { .. } => unreachable!(),
+            CommandBody::MessageSend { .. }
+            | CommandBody::ThreadRollback { .. }
+            | CommandBody::ThreadSelect { .. }
+            | CommandBody::ThreadCompact
+                if self.life == Some(Lifecycle::Archived) =>
+            {
                 "invalid:thread".to_owned()
             }
             CommandBody::MessageSend { text, .. }
@@ -266,10 +315,10 @@ impl Oracle {
                 "invalid:text".to_owned()
             }
             CommandBody::MessageSend { dispatch, .. } => match dispatch {
-                DispatchMode::StartImmediately if self.work.is_none() => "accepted".to_owned(),
+                DispatchMode::StartImmediately if self.rests() => "accepted".to_owned(),
                 DispatchMode::StartImmediately => self.if_room("accepted:queued_instead"),
                 DispatchMode::QueueAfterActive
-                    if self.work.is_none() && self.held.is_none() && self.line.is_empty() =>
+                    if self.rests() && self.held.is_none() && self.line.is_empty() =>
                 {
                     "accepted".to_owned()
                 }
@@ -329,6 +378,120 @@ impl Oracle {
                 if waits { "accepted" } else { "unknown_run" }.to_owned()
             }
             CommandBody::QueueRelease { .. } => "accepted".to_owned(),
+            CommandBody::ThreadRollback { before, last } => {
+                self.judge_rollback(*before, *last).to_owned()
+            }
+            CommandBody::ThreadSelect {
+                model,
+                effort,
+                mode,
+            } => self
+                .judge_select(model.as_deref(), effort.as_deref(), *mode)
+                .to_owned(),
+            CommandBody::ThreadCompact => match () {
+                () if self.work.is_some() => "unfit_run",
+                () if self.taking_back.is_some() => "busy",
+                () if !self.has_conversation => "invalid:thread",
+                () if !self.forgets => "unsupported",
+                () => "accepted",
+            }
+            .to_owned(),
+        }
+    }
+
+    fn judge_select(&self, model: Option<&str>, effort: Option<&str>, mode: Mode) -> &'static str {
+        let was = self.chosen.as_ref().expect("it is there");
+        let another_mode = self.has_conversation && mode != was.mode;
+        let another = self.has_conversation
+            && (model, effort) != (was.model.as_deref(), was.effort.as_deref());
+        // The first is the agent's default.
+        let offered = MODELS
+            .iter()
+            .find(|(name, _)| *name == model.unwrap_or("big"));
+        match () {
+            () if model == Some(" ") => "invalid:model",
+            () if mode == Mode::FullAccess => "unsupported_mode",
+            () if another_mode && !self.switches_mode => "unsupported",
+            () if another && !self.switches_model => "unsupported",
+            () if !self.offers => "accepted",
+            () if offered.is_none() => "unknown_model",
+            () if offered.is_some_and(|(_, efforts)| {
+                let fits = |effort| efforts.is_empty() || efforts.contains(&effort);
+                !effort.is_none_or(fits)
+            }) =>
+            {
+                "unknown_effort"
+            }
+            () => "accepted",
+        }
+    }
+
+    /// Whether a message can begin at once.
+    pub(crate) fn rests(&self) -> bool {
+        self.work.is_none() && self.taking_back.is_none()
+    }
+
+    /// A thread that begins as this one stood: nothing of this one changes.
+    fn judge_fork(
+        &self,
+        command: &Command,
+        title: &str,
+        source: ThreadId,
+        named: Option<RunId>,
+    ) -> &'static str {
+        let there = matches!(self.life, Some(Lifecycle::Active | Lifecycle::Archived));
+        if command.thread != command.id.derive("thread") {
+            return "invalid:thread";
+        } else if title.chars().count() > 200 {
+            return "invalid:title";
+        } else if source != self.thread || !there {
+            return "unknown_thread";
+        } else if self.read_only {
+            return "read_only";
+        }
+        let run = match named {
+            Some(named) => match self.run_by_id(named) {
+                Some(run) => run,
+                None => return "unknown_run",
+            },
+            None => match self.last {
+                Some(run) => run,
+                None => return "invalid:run",
+            },
+        };
+        let stands = matches!(
+            self.status(run).0,
+            RunStatus::Completed | RunStatus::Interrupted | RunStatus::Failed
+        );
+        let tried = self.tries.iter().rfind(|attempt| attempt.run == run);
+        let can = match self.last == Some(run) {
+            true => self.copies,
+            false => self.copies_from_turns,
+        };
+        match () {
+            () if !stands || !tried.is_some_and(|attempt| attempt.taken_up) => "unfit_run",
+            () if !can => "unsupported",
+            () => "accepted",
+        }
+    }
+
+    fn judge_rollback(&self, before: RunId, last: RunId) -> &'static str {
+        let newest = self.last.and_then(|run| self.runs[run].id);
+        let first = self.run_by_id(before);
+        let stands = first.is_some_and(|run| {
+            matches!(
+                self.status(run).0,
+                RunStatus::Completed | RunStatus::Interrupted | RunStatus::Failed
+            )
+        });
+        match () {
+            () if self.work.is_some() => "unfit_run",
+            () if self.taking_back.is_some() => "busy",
+            () if newest != Some(last) => "stale:last_run",
+            () if first.is_none() => "unknown_run",
+            () if !stands => "unfit_run",
+            () if !self.forgets => "unsupported",
+            () => "accepted",
         }
     }
 

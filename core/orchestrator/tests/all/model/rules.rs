@@ -1,6 +1,8 @@
 //! What the oracle does with a command that is taken, with what an agent does, and with what comes of an errand.
 
-use super::oracle::{Ask, AskStatus, Errand, Item, Oracle, Run, Stage, Told, Try, Wish, Work};
+use super::oracle::{
+    Ask, AskStatus, Errand, Item, Oracle, Run, Stage, TakingBack, Told, Try, Wish, Work,
+};
 use pilothouse_domain::{
     Answer, Command, CommandBody, DeviceId, DispatchMode, MessageId, RequestId, RunId, RunStatus,
     Subject, event::HoldReason, provider::TurnStatus, provider_event::Resolution,
@@ -23,16 +25,28 @@ impl Oracle {
         let message: MessageId = command.id.derive("message");
         let own: RunId = command.id.derive("run");
         match &command.body {
-            CommandBody::ThreadCreate { .. } => self.life = Some(Lifecycle::Active),
+            CommandBody::ThreadCreate { selection, .. } => {
+                self.life = Some(Lifecycle::Active);
+                self.chosen = Some(selection.clone());
+            }
+            CommandBody::ThreadSelect {
+                model,
+                effort,
+                mode,
+            } => {
+                let chosen = self.chosen.as_mut().expect("it was judged");
+                (chosen.model, chosen.effort) = (model.clone(), effort.clone());
+                chosen.mode = *mode;
+            }
             CommandBody::MessageSend { dispatch, .. } => {
                 self.told.insert(message, Told::OnHost);
                 match *dispatch {
-                    DispatchMode::StartImmediately if self.work.is_none() => {
+                    DispatchMode::StartImmediately if self.rests() => {
                         let run = self.add(Some(own), Some(message), Wish::Own);
                         self.begin(run);
                     }
                     DispatchMode::QueueAfterActive
-                        if self.work.is_none() && self.held.is_none() && self.line.is_empty() =>
+                        if self.rests() && self.held.is_none() && self.line.is_empty() =>
                     {
                         let run = self.add(Some(own), Some(message), Wish::After);
                         self.begin(run);
@@ -84,6 +98,50 @@ impl Oracle {
                 }
             }
             CommandBody::QueueRelease { .. } => self.held = None,
+            CommandBody::ThreadFork { .. } => {}
+            CommandBody::ThreadRollback { before, .. } => {
+                let first = self.run_by_id(*before).expect("it was judged");
+                let from = self.runs[first].ordinal;
+                let stands = |run: &&usize| {
+                    let run = &self.runs[**run];
+                    run.ordinal.is_some() && run.ended != Some(RunStatus::RolledBack)
+                };
+                let all: Vec<usize> = (0..self.runs.len()).collect();
+                let (later, earlier): (Vec<&usize>, Vec<&usize>) = all
+                    .iter()
+                    .filter(stands)
+                    .partition(|run| self.runs[**run].ordinal >= from);
+                let head = earlier
+                    .into_iter()
+                    .max_by_key(|run| self.runs[**run].ordinal);
+                self.taking_back = Some(TakingBack {
+                    runs: later.into_iter().copied().collect(),
+                    head: head.copied(),
+                });
+                self.errands.push(Errand::Forget(*before));
+            }
+            CommandBody::ThreadCompact => {
+                let run = self.add(Some(own), None, Wish::Own);
+                self.begin(run);
+                self.errands.push(Errand::Shorten);
+            }
+        }
+    }
+
+    /// What came of the asking to forget.
+    pub(crate) fn forgotten(&mut self, came: Came) {
+        let taking_back = self.taking_back.take().expect("it was asked for once");
+        if !matches!(came, Came::Taken | Came::Written) {
+            return;
+        }
+        for run in &taking_back.runs {
+            self.runs[*run].ended = Some(RunStatus::RolledBack);
+        }
+        if self
+            .last
+            .is_some_and(|last| taking_back.runs.contains(&last))
+        {
+            self.last = taking_back.head;
         }
     }
 
@@ -178,6 +236,7 @@ impl Oracle {
             id: None,
             run,
             message,
+            taken_up: false,
         });
         self.work = Some(Work {
             run,
@@ -203,7 +262,7 @@ impl Oracle {
             };
             self.draw_the_line(&work, how, lost);
         }
-        if self.work.is_none()
+        if self.rests()
             && self.held.is_none()
             && let Some(first) = self.line.first()
         {
@@ -264,6 +323,7 @@ impl Oracle {
         let work = self.work.as_mut().expect("something was sent");
         work.stage = Stage::Working;
         work.turn = turn.map(str::to_owned);
+        self.tries[work.attempt].taken_up = true;
         if let Some(message) = self.tries[work.attempt].message {
             self.told.insert(message, Told::Started);
         }

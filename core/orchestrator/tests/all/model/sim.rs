@@ -4,9 +4,10 @@
 use super::oracle::{AskStatus, Errand, Oracle, Stage, Told};
 use crate::world::{create, device, policy};
 use pilothouse_domain::{
-    AttemptId, Cause, Command, CommandId, Effect, EffectKind, EffectOutcome, Entry, Epoch, Event,
-    Incarnation, ItemContent, ItemId, LoggedEvent, NativeId, Policy, ProviderEvent,
-    ProviderEventKind, Refusal, RequestId, RequestStatus, Row, RunId, SessionId, ThreadState,
+    AttemptId, CapabilityFlag, Cause, Command, CommandBody, CommandId, Effect, EffectKind,
+    EffectOutcome, Entry, Epoch, Event, Incarnation, ItemContent, ItemId, LoggedEvent, NativeId,
+    Policy, ProviderEvent, ProviderEventKind, Refusal, RequestId, RequestStatus, Row, RunId,
+    SessionId, ThreadState,
     binding::{BindingKey, BindingTarget},
     capability::CapabilityValue,
     command::NoticeKind,
@@ -70,6 +71,7 @@ pub(crate) fn words(result: &Result<Decision, Refusal>) -> String {
             StaleWhat::Run { .. } => "stale:run",
             StaleWhat::QueueRevision { .. } => "stale:queue",
             StaleWhat::RunningItem { .. } => "stale:running_item",
+            StaleWhat::LastRun { .. } => "stale:last_run",
         }
         .to_owned(),
         Refusal::TurnEnded {
@@ -96,7 +98,16 @@ impl Sim {
                 CapabilityValue::No
             }
         };
-        let policy = policy(value(steers), value(stops));
+        let mut policy = policy(value(steers), value(stops));
+        for agent in policy.agents.values_mut() {
+            let known = &mut agent.capabilities;
+            known.insert(CapabilityFlag::RollbackThread, value(stops));
+            known.insert(CapabilityFlag::CompactOnRequest, value(stops));
+            known.insert(CapabilityFlag::ForkThread, value(steers || stops));
+            known.insert(CapabilityFlag::ForkFromTurn, value(steers));
+            known.insert(CapabilityFlag::ModelSwitchInSession, value(steers));
+            known.insert(CapabilityFlag::RuntimeModeSwitchInSession, value(stops));
+        }
         let create = create(CommandId::from_bytes([5; 16]));
         let thread = MemoryThread::new(create.thread, policy.clone());
         Self {
@@ -133,10 +144,16 @@ impl Sim {
 
     /// Decides a command on the ledger's state, and on the device's, which must foresee the same.
     pub(crate) fn decide(&self, actor: Actor, command: &Command) -> Result<Decision, Refusal> {
-        let found = self.thread.look_up(command);
-        let decided = decide(&self.thread.state, &found, actor, command, &self.policy);
-        let held = self.follower.look_up(command);
-        let foreseen = decide(&self.follower.state, &held, actor, command, &self.policy);
+        // A fork is a thread of its own; this one is what it comes from.
+        let fork = matches!(command.body, CommandBody::ThreadFork { .. })
+            .then(|| ThreadState::empty(command.thread));
+        let on = |thread: &MemoryThread| {
+            let found = thread.look_up(command);
+            let state = fork.as_ref().unwrap_or(&thread.state);
+            decide(state, &found, actor, command, &self.policy)
+        };
+        let decided = on(&self.thread);
+        let foreseen = on(&self.follower);
         assert_eq!(
             foreseen, decided,
             "a device foresees what the ledger decides"
@@ -155,6 +172,9 @@ impl Sim {
         let decided = self.decide(actor, command);
         let outcome = words(&decided);
         assert_eq!(outcome, expected, "{command:?}");
+        if matches!(command.body, CommandBody::ThreadFork { .. }) {
+            return outcome;
+        }
         if let Ok(decision) = decided {
             let by = match actor {
                 Actor::Device { device } => device,
@@ -289,6 +309,11 @@ impl Sim {
             }
         }
         assert_eq!(self.follower.state, self.thread.state);
+        let meta = self.thread.state.meta.as_ref();
+        if let (Some(meta), Some(chosen)) = (meta, &self.oracle.chosen) {
+            assert_eq!(meta.selection, *chosen);
+        }
+        self.oracle.has_conversation = self.thread.state.provider_thread.is_some();
         assert_eq!(self.follower.digest(), self.thread.digest());
         self.learn(asked);
         self.compare_runs();
@@ -374,6 +399,7 @@ impl Sim {
     fn compare_runs(&self) {
         let (oracle, state) = (&self.oracle, &self.thread.state);
         assert_eq!(state.active.is_some(), oracle.work.is_some());
+        assert_eq!(state.rollback.is_some(), oracle.taking_back.is_some());
         if let (Some(work), Some(active)) = (&oracle.work, &state.active) {
             assert_eq!((active.status, active.blocked_on), oracle.status(work.run));
             assert_eq!(Some(active.ordinal), oracle.runs[work.run].ordinal);
@@ -508,7 +534,9 @@ impl Sim {
             let same = match (&effect.kind, errand) {
                 (EffectKind::SendTurn { message, .. }, Errand::Turn(sent)) => message == sent,
                 (EffectKind::Steer { message, .. }, Errand::Words(sent)) => message == sent,
-                (EffectKind::Interrupt { .. }, Errand::Stop) => true,
+                (EffectKind::Interrupt { .. }, Errand::Stop)
+                | (EffectKind::Compact { .. }, Errand::Shorten) => true,
+                (EffectKind::Revert { before, .. }, Errand::Forget(first)) => before == first,
                 (EffectKind::Respond { request, answer }, Errand::Answer(asked, sent)) => {
                     (request, answer) == (asked, sent)
                 }

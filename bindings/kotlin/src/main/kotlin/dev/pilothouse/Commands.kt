@@ -1,14 +1,17 @@
 package dev.pilothouse
 
 import dev.pilothouse.core.Answer
+import dev.pilothouse.core.Attachment
 import dev.pilothouse.core.CommandBody
 import dev.pilothouse.core.DispatchMode
+import dev.pilothouse.core.ForkWorkspace
 import dev.pilothouse.core.HostId
 import dev.pilothouse.core.InboxRow
 import dev.pilothouse.core.Mode
 import dev.pilothouse.core.NewCommand
 import dev.pilothouse.core.QuestionReply
 import dev.pilothouse.core.RequestOption
+import dev.pilothouse.core.RunId
 import dev.pilothouse.core.Selection
 import dev.pilothouse.core.ThreadHeader
 import dev.pilothouse.core.ThreadId
@@ -27,13 +30,49 @@ suspend fun Pilothouse.createThread(
     effort: String? = null,
 ): Ticket = submit(NewCommand(host, null, CommandBody.ThreadCreate(title, workspace, Selection(agent, model, effort, mode))))
 
-/** Sends a message; by default as a run of its own, behind what runs. */
+/**
+ * Makes a thread that begins as [source] stood after [run], or stands now; nothing runs before its first message. It works on
+ * the same files, as they are then. Its id is the ticket's, at once.
+ */
+suspend fun Pilothouse.fork(host: HostId, source: ThreadId, title: String, run: RunId? = null): Ticket =
+    submit(NewCommand(host, null, CommandBody.ThreadFork(title, source, run, ForkWorkspace.SAME_TREE)))
+
+/**
+ * Takes back [before] and all runs after it, of those that [header] shows: the agent forgets them, files stay as they are.
+ *
+ * @throws PilothouseException.Invalid if it shows no run that has ended
+ */
+suspend fun Pilothouse.rollback(header: ThreadHeader, before: RunId): Ticket {
+    val last = header.lastRun
+        ?: throw PilothouseException.Invalid("no run has ended in \"${header.title}\"", "there is nothing to take back")
+    return submit(NewCommand(header.host, header.thread, CommandBody.ThreadRollback(before, last)))
+}
+
+/** Chooses what [thread] runs on from its next turn on, all of it: what is not given is the agent's or the model's default. */
+suspend fun Pilothouse.select(
+    host: HostId,
+    thread: ThreadId,
+    mode: Mode,
+    model: String? = null,
+    effort: String? = null,
+): Ticket = submit(NewCommand(host, thread, CommandBody.ThreadSelect(model, effort, mode)))
+
+/** Asks the agent to shorten its context; it does so in a run of its own. */
+suspend fun Pilothouse.compact(host: HostId, thread: ThreadId): Ticket =
+    submit(NewCommand(host, thread, CommandBody.ThreadCompact))
+
+/**
+ * Sends a message; by default as a run of its own, behind what runs.
+ *
+ * @param attachments files that [Pilothouse.upload] has brought to the host
+ */
 suspend fun Pilothouse.send(
     host: HostId,
     thread: ThreadId,
     text: String,
     dispatch: DispatchMode = DispatchMode.StartImmediately,
-): Ticket = submit(NewCommand(host, thread, CommandBody.MessageSend(text, emptyList(), dispatch, emptyList())))
+    attachments: List<Attachment> = emptyList(),
+): Ticket = submit(NewCommand(host, thread, CommandBody.MessageSend(text, attachments, dispatch, emptyList())))
 
 /** Answers a request with one of its own options. The answer names the text that [row] holds; if it changed, it is refused. */
 suspend fun Pilothouse.answer(row: InboxRow, option: RequestOption, note: String? = null): Ticket =

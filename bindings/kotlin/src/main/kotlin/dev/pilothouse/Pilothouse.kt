@@ -1,6 +1,7 @@
 package dev.pilothouse
 
 import com.sun.jna.Native
+import dev.pilothouse.core.Attachment
 import dev.pilothouse.core.Batch
 import dev.pilothouse.core.CommandId
 import dev.pilothouse.core.Core
@@ -112,6 +113,16 @@ class Pilothouse private constructor(private val core: Core) : Closeable {
      * @throws PilothouseException.QueryFailed if it is not held here and the host is away, or if there is no such thing
      */
     suspend fun query(query: Query): Page = calling { core.query(query) }
+
+    /**
+     * Brings a file to a host, so that a message can have it attached; waits for the host. A file that is there already is not
+     * sent again.
+     *
+     * @param name as its person sees it; no path
+     * @throws PilothouseException.QueryFailed if the host is away or does not take it
+     */
+    suspend fun upload(host: HostId, name: String, mediaType: String, bytes: ByteArray): Attachment =
+        calling { core.upload(host, name, mediaType, bytes) }
 
     /** Sends a parked command after all, because its person said so; whether it was there. */
     suspend fun sendParked(command: CommandId): Boolean = calling { core.sendParked(command) }

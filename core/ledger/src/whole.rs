@@ -1,0 +1,84 @@
+//! What is done with a conversation as a whole: taking back turns, shortening its context.
+
+use crate::{
+    effects::{Done, Lane, failed, not_sent},
+    plan::OpenPlan,
+};
+use pilothouse_domain::{EffectOutcome, NativeId, run::ErrorCode};
+use pilothouse_providers::contract::{Compaction, RevertError};
+
+/// How often taking back turns is asked for of an agent whose process ends meanwhile.
+const REVERT_TRIES: usize = 3;
+
+impl Lane {
+    /// Has the agent forget turns. Can be done again, so an agent that ended meanwhile is started and asked once more.
+    pub(crate) async fn revert(&self, plan: OpenPlan, from: Option<NativeId>) -> Done {
+        // Nothing of these runs reached the agent.
+        let Some(from) = from else {
+            return Done {
+                session: None,
+                outcome: EffectOutcome::Acknowledged,
+            };
+        };
+        for _ in 0..REVERT_TRIES {
+            let (running, native) = match self.open(&plan).await {
+                Ok(opened) => opened,
+                Err(done) => return done,
+            };
+            let Some(reverting) = running.runtime.reverting() else {
+                return failed(
+                    Some(&running),
+                    ErrorCode::Agent,
+                    "the agent as it runs now cannot forget what was said",
+                );
+            };
+            let outcome = match reverting.revert(native, from.clone()).await {
+                Ok(()) => EffectOutcome::Acknowledged,
+                Err(error @ RevertError::Busy) => {
+                    return failed(Some(&running), ErrorCode::Agent, &error.to_string());
+                }
+                Err(RevertError::Refused { error }) => EffectOutcome::Failed { error },
+                Err(RevertError::Unknown) => {
+                    self.runtimes.forget(running.facts.incarnation).await;
+                    continue;
+                }
+            };
+            return Done {
+                session: Some(running.facts()),
+                outcome,
+            };
+        }
+        failed(
+            None,
+            ErrorCode::RuntimeLost,
+            "the agent ended each time it was asked; asking again does no harm",
+        )
+    }
+
+    pub(crate) async fn compact(&self, plan: OpenPlan) -> Done {
+        let (running, native) = match self.open(&plan).await {
+            Ok(opened) => opened,
+            Err(done) => return done,
+        };
+        let Some(compacting) = running.runtime.compacting() else {
+            return failed(
+                Some(&running),
+                ErrorCode::Agent,
+                "the agent as it runs now cannot be asked to shorten its context",
+            );
+        };
+        let outcome = match compacting.compact(native.clone()).await {
+            Ok(Compaction::Turn { turn: Some(turn) }) => EffectOutcome::TurnAccepted {
+                native_thread: native,
+                native_turn: Some(turn),
+            },
+            Ok(Compaction::Turn { turn: None }) => EffectOutcome::Acknowledged,
+            Ok(Compaction::Done { summary }) => EffectOutcome::Compacted { summary },
+            Err(error) => not_sent(error),
+        };
+        Done {
+            session: Some(running.facts()),
+            outcome,
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Taking back runs and shortening the context through the ledger, also when agent or host end in between.
+
+use crate::{
+    agent::Call,
+    world::{Follower, World, closed, ended},
+};
+use pilothouse_domain::{
+    BlobHash, CommandBody, CommandId, DispatchMode, Event, ItemContent, ItemStatus, Mode, NativeId,
+    Outcome, ProviderEventKind, Refusal, Row, RunId, RunStatus, event::RollbackOutcome,
+    provider::TurnStatus, row::RowKind, thread::Attachment,
+};
+use pilothouse_providers::contract::RevertError;
+use pilothouse_store::LedgerReader;
+
+fn run_ended(event: &Event) -> Option<(RunId, RunStatus)> {
+    match event {
+        Event::RunEnded { run, status, .. } => Some((*run, *status)),
+        _ => None,
+    }
+}
+
+fn rolled_back(event: &Event) -> Option<RollbackOutcome> {
+    match event {
+        Event::RollbackEnded { outcome, .. } => Some(outcome.clone()),
+        _ => None,
+    }
+}
+
+async fn run_to_its_end(world: &mut World, follower: &mut Follower, turn: u32) -> RunId {
+    let text = format!("message {turn}");
+    world.send(&text, DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, text);
+    let script = &world.script;
+    script
+        .say(Some(turn), closed(&format!("m{turn}"), "Done."))
+        .await;
+    script.say(Some(turn), ended(TurnStatus::Completed)).await;
+    follower.until("the end", run_ended).await.0
+}
+
+async fn three_runs() -> (World, Follower, Vec<RunId>) {
+    let mut world = World::new().await;
+    let mut follower = world.follow(None).await;
+    let mut runs = Vec::new();
+    for turn in 1..=3 {
+        runs.push(run_to_its_end(&mut world, &mut follower, turn).await);
+    }
+    (world, follower, runs)
+}
+
+async fn take_back(world: &mut World, before: RunId, last: RunId) {
+    let body = CommandBody::ThreadRollback { before, last };
+    let outcome = world.command(body).await;
+    assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
+}
+
+/// The next time the agent is asked to forget.
+async fn asked(world: &mut World) -> (NativeId, NativeId) {
+    loop {
+        match world.call().await {
+            Call::Reverted { thread, from } => return (thread, from),
+            Call::Opened { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn statuses(world: &World, runs: &[RunId]) -> Vec<RunStatus> {
+    let reader = LedgerReader::open(world.dir.path()).unwrap();
+    let status = |run: &RunId| match reader.row(world.thread, RowKind::Run.key(run.as_bytes())) {
+        Ok(Some(Row::Run(row))) => row.status,
+        other => panic!("{other:?}"),
+    };
+    runs.iter().map(status).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_forgets_from_the_first_turn_on_and_then_the_runs_are_marked() {
+    let (mut world, mut follower, runs) = three_runs().await;
+    take_back(&mut world, runs[1], runs[2]).await;
+    let (thread, from) = asked(&mut world).await;
+    assert_eq!((thread.as_str(), from.as_str()), ("native", "turn-2"));
+    let RollbackOutcome::Applied { runs: gone, head } =
+        follower.until("the outcome", rolled_back).await
+    else {
+        panic!("nothing was taken back")
+    };
+    assert_eq!((gone, head.unwrap().id), (runs[1..].to_vec(), runs[0]));
+    let back = RunStatus::RolledBack;
+    assert_eq!(statuses(&world, &runs), [RunStatus::Completed, back, back]);
+    // What comes next goes on from what stands, and a device that comes later sees the same.
+    run_to_its_end(&mut world, &mut follower, 4).await;
+    let late = world.follow(None).await;
+    assert_eq!(
+        late.state.digest(&late.cursor),
+        follower.state.digest(&follower.cursor)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_ends_while_it_forgets_is_started_and_asked_again() {
+    let (mut world, mut follower, runs) = three_runs().await;
+    world.script.refuse_revert(RevertError::Unknown);
+    take_back(&mut world, runs[2], runs[2]).await;
+    let first = asked(&mut world).await;
+    let second = asked(&mut world).await;
+    assert_eq!(first, second);
+    let outcome = follower.until("the outcome", rolled_back).await;
+    assert!(matches!(outcome, RollbackOutcome::Applied { .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_ends_while_the_agent_forgets_asks_it_again_in_its_next_life() {
+    let (mut world, _, runs) = three_runs().await;
+    let gate = world.script.hold_revert();
+    take_back(&mut world, runs[1], runs[2]).await;
+    let before = asked(&mut world).await;
+    // A message that came meanwhile waits until it is known what the conversation holds.
+    world.send("next", DispatchMode::StartImmediately).await;
+    let mut world = world.reopened().await;
+    let mut follower = world.follow(None).await;
+    drop(gate);
+    assert_eq!(asked(&mut world).await, before);
+    if follower.state.rollback.is_some() {
+        let outcome = follower.until("the outcome", rolled_back).await;
+        assert!(matches!(outcome, RollbackOutcome::Applied { .. }));
+    }
+    assert_eq!(world.sent().await, "next");
+    let back = RunStatus::RolledBack;
+    assert_eq!(statuses(&world, &runs), [RunStatus::Completed, back, back]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_agent_refuses_to_forget_stands() {
+    let (mut world, mut follower, runs) = three_runs().await;
+    world.script.refuse_revert(RevertError::Busy);
+    take_back(&mut world, runs[1], runs[2]).await;
+    let outcome = follower.until("the outcome", rolled_back).await;
+    assert!(matches!(outcome, RollbackOutcome::Refused { .. }));
+    assert_eq!(statuses(&world, &runs), [RunStatus::Completed; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_is_shortened_in_a_run_that_the_agents_turn_ends() {
+    let (mut world, mut follower, _) = three_runs().await;
+    let outcome = world.command(CommandBody::ThreadCompact).await;
+    assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
+    let Call::Compacted { thread } = world.call().await else {
+        panic!("the agent was not asked")
+    };
+    assert_eq!(thread.as_str(), "native");
+    world
+        .script
+        .say(Some(9), ProviderEventKind::TurnStarted)
+        .await;
+    let shortened = ProviderEventKind::ItemClosed {
+        item: "c".into(),
+        status: ItemStatus::Completed,
+        content: ItemContent::Compaction {
+            text: Default::default(),
+        },
+        client_id: None,
+    };
+    world.script.say(Some(9), shortened).await;
+    world
+        .script
+        .say(Some(9), ended(TurnStatus::Completed))
+        .await;
+    let run: RunId = world.last_command().derive("run");
+    assert_eq!(
+        follower.until("its end", run_ended).await,
+        (run, RunStatus::Completed)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_offers_is_known_to_its_thread_and_to_those_that_have_not_begun() {
+    let mut world = World::new().await;
+    let select = |model: &str| CommandBody::ThreadSelect {
+        model: Some(model.into()),
+        effort: Some("low".into()),
+        mode: Mode::AutoEdit,
+    };
+    // Nobody has said anything yet.
+    let outcome = world.command(select("anything")).await;
+    assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
+    world.send("go", DispatchMode::StartImmediately).await;
+    let Call::Opened { .. } = world.call().await else {
+        panic!("nothing was opened")
+    };
+    let Call::Sent(sent) = world.call().await else {
+        panic!("nothing was sent")
+    };
+    assert_eq!(sent.selection.model.as_deref(), Some("anything"));
+    let unknown = Outcome::Refused {
+        refusal: Refusal::UnknownModel {
+            model: "smal".into(),
+            nearest: vec!["small".into(), "big".into()],
+        },
+    };
+    assert_eq!(world.command(select("smal")).await, unknown);
+    let outcome = world.command(select("small")).await;
+    assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
+
+    // Another thread of the same agent, which has no session yet.
+    let first = world.thread;
+    let id = CommandId::from_bytes([60; 16]);
+    world.thread = id.derive("thread");
+    let body = CommandBody::ThreadCreate {
+        title: "Another".into(),
+        workspace: "here".into(),
+        selection: sent.selection.clone(),
+    };
+    world.command_as(id, body).await;
+    assert_eq!(world.command(select("smal")).await, unknown);
+    // A device that comes fresh is given the models with the thread.
+    world.thread = first;
+    let follower = world.follow(None).await;
+    let rows = &follower.subscription.answer.rows;
+    assert!(
+        rows.iter()
+            .any(|row| matches!(row, Row::Session(session) if session.models.len() == 2))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picture_that_was_kept_stands_as_a_file_for_the_agent_and_one_that_was_not_is_refused() {
+    let mut world = World::new().await;
+    let picture = |bytes: &[u8]| Attachment {
+        name: "cat.png".into(),
+        media_type: "image/png".into(),
+        hash: BlobHash::of(bytes),
+        bytes: bytes.len() as u64,
+    };
+    let send = |file: Attachment| CommandBody::MessageSend {
+        text: String::new(),
+        attachments: vec![file],
+        dispatch: DispatchMode::StartImmediately,
+        accept_stop: vec![],
+    };
+    let bytes: Vec<u8> = (0..3 * 1024 * 1024_u32).map(|n| (n % 251) as u8).collect();
+    let missing = world.command(send(picture(&bytes))).await;
+    let Outcome::Refused {
+        refusal: Refusal::Invalid { field, .. },
+    } = missing
+    else {
+        panic!("{missing:?}")
+    };
+    assert_eq!(field, "attachments");
+
+    let kept = world.ledger.keep_blob(bytes.clone()).await.unwrap();
+    assert_eq!(kept, BlobHash::of(&bytes));
+    let taken = world.command(send(picture(&bytes))).await;
+    assert!(matches!(taken, Outcome::Accepted { .. }), "{taken:?}");
+    let sent = loop {
+        if let Call::Sent(sent) = world.call().await {
+            break sent;
+        }
+    };
+    let file = &sent.attachments[0];
+    assert_eq!((&*file.name, file.bytes), ("cat.png", bytes.len() as u64));
+    assert!(file.path.extension().is_some_and(|ending| ending == "png"));
+    assert_eq!(std::fs::read(&file.path).unwrap(), bytes);
+    let path = file.path.clone();
+    // With the agents of a life, what was laid out for them goes.
+    let world = world.reopened().await;
+    assert!(!path.exists());
+    let stored = world.ledger.read(move |reader| reader.blob_len(kept)).await;
+    assert_eq!(stored.unwrap(), Some(bytes.len() as u64));
+}

@@ -1,0 +1,71 @@
+//! Making a thread: nothing runs, and no agent is asked.
+
+use crate::{
+    Verdict,
+    choose::chosen,
+    decide::{Deciding, accepted, invalid},
+};
+use pilothouse_domain::{Event, Refusal, WorkspaceId, limits, thread::Selection};
+
+impl Deciding<'_> {
+    pub(crate) fn create(
+        &mut self,
+        title: &str,
+        workspace: &WorkspaceId,
+        selection: &Selection,
+    ) -> Result<Verdict, Refusal> {
+        self.check_new(title)?;
+        let selection = self.check_choice(workspace, selection)?;
+        self.draft.emit(Event::ThreadCreated {
+            thread: self.command.thread,
+            title: title.to_owned(),
+            workspace: workspace.clone(),
+            selection,
+            lineage: None,
+            actor: self.actor,
+        });
+        Ok(accepted())
+    }
+
+    /// Whether the command may make its thread.
+    pub(crate) fn check_new(&self, title: &str) -> Result<(), Refusal> {
+        let thread = self.command.thread;
+        if thread != self.command.id.derive("thread") {
+            return Err(invalid(
+                "thread",
+                "a new thread's id derives from its command's",
+            ));
+        }
+        if self.draft.state.meta.is_some() {
+            return Err(Refusal::ThreadExists { thread });
+        }
+        if title.chars().count() > limits::TITLE_CHARS {
+            return Err(invalid(
+                "title",
+                format!("it is longer than {} characters", limits::TITLE_CHARS),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the thread runs on, if the host offers that agent in that mode and that workspace.
+    pub(crate) fn check_choice(
+        &self,
+        workspace: &WorkspaceId,
+        selection: &Selection,
+    ) -> Result<Selection, Refusal> {
+        let Some(agent) = self.policy.agents.get(&selection.agent) else {
+            return Err(Refusal::UnknownAgent {
+                agent: selection.agent.clone(),
+                known: self.policy.agents.keys().cloned().collect(),
+            });
+        };
+        if !self.policy.workspaces.contains(workspace) {
+            return Err(Refusal::UnknownWorkspace {
+                workspace: workspace.clone(),
+                known: self.policy.workspaces.clone(),
+            });
+        }
+        chosen(agent, selection)
+    }
+}

@@ -1,0 +1,180 @@
+//! What codex offers beyond starting turns: steering, interrupting, reading back, forking, taking back, shortening.
+
+use super::{
+    driver::{CodexRuntime, check_place, open_error},
+    outgoing::Call,
+    profile::Permissions,
+    replies::{CallError, Reply},
+};
+use crate::{
+    contract::{
+        Compacting, Compaction, ForkThread, Forking, History, InterruptError, Interrupting,
+        OpenError, RevertError, Reverting, SendError, Steer, SteerError, Steering,
+    },
+    rpc::{CallFailure as _, session::lock},
+};
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{NativeId, ProviderEvent, run::ErrorCode};
+
+/// Turns asked for in one page of history.
+const HISTORY_PAGE: u32 = 50;
+
+impl CodexRuntime {
+    async fn put_words(&self, steer: Steer) -> Result<(), SteerError> {
+        let call = Call::TurnSteer {
+            thread: steer.thread,
+            turn: steer.turn,
+            client_id: steer.client_id,
+            text: steer.text,
+        };
+        match self.session.call(call, self.deadlines.call).await {
+            Ok(_) => Ok(()),
+            Err(CallError::NotThatTurn { .. }) => Err(SteerError::TurnEnded),
+            Err(CallError::Lost | CallError::Timeout { .. } | CallError::Unreadable { .. }) => {
+                Err(SteerError::Unknown)
+            }
+            Err(error) => Err(SteerError::Refused {
+                error: error.run_error(ErrorCode::Agent),
+            }),
+        }
+    }
+
+    async fn stop_turn(&self, thread: NativeId, turn: NativeId) -> Result<(), InterruptError> {
+        let call = Call::TurnInterrupt { thread, turn };
+        match self.session.call(call, self.deadlines.interrupt).await {
+            Ok(_) => Ok(()),
+            Err(CallError::NotThatTurn { .. }) => Err(InterruptError::TurnEnded),
+            Err(CallError::Lost) => Err(InterruptError::Lost),
+            Err(error) => Err(InterruptError::NotTaken {
+                problem: error.to_string(),
+            }),
+        }
+    }
+
+    async fn past(&self, thread: NativeId, turns: u32) -> Result<Vec<ProviderEvent>, OpenError> {
+        let mut newest_first: Vec<Vec<ProviderEvent>> = Vec::new();
+        let mut cursor = None;
+        loop {
+            let missing = turns.saturating_sub(u32::try_from(newest_first.len()).unwrap_or(turns));
+            if missing == 0 {
+                break;
+            }
+            let call = Call::TurnsList {
+                thread: thread.clone(),
+                limit: missing.min(HISTORY_PAGE),
+                cursor: cursor.take(),
+            };
+            match self.session.call(call, self.deadlines.call).await {
+                Ok(Reply::Turns { turns, next }) => {
+                    // A page without turns could go on for ever.
+                    let last = turns.is_empty() || next.is_none();
+                    newest_first.extend(turns);
+                    if last {
+                        break;
+                    }
+                    cursor = next;
+                }
+                Ok(_) => break,
+                Err(error) => return Err(open_error(error, Some(&thread))),
+            }
+        }
+        newest_first.truncate(turns as usize);
+        Ok(newest_first.into_iter().rev().flatten().collect())
+    }
+
+    async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
+        check_place(&fork.cwd)?;
+        let permissions = Permissions::from(fork.selection.mode);
+        let call = Call::ThreadFork {
+            source: fork.source.clone(),
+            through: fork.through,
+            cwd: fork.cwd.clone(),
+            model: fork.selection.model,
+            permissions,
+        };
+        self.load(call, &fork.cwd, permissions, Some(&fork.source))
+            .await
+    }
+
+    /// Codex stops a turn that goes on and takes back all the same: here that is refused.
+    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<(), RevertError> {
+        if lock(&self.session.codec).active_turn(&thread).is_some() {
+            return Err(RevertError::Busy);
+        }
+        let call = Call::ThreadRevert {
+            thread,
+            before: from,
+        };
+        match self.session.call(call, self.deadlines.call).await {
+            // A turn that is not there was taken back before (docs/agents-probes.md).
+            Ok(_) | Err(CallError::NoTurn { .. }) => Ok(()),
+            Err(CallError::Lost) => Err(RevertError::Unknown),
+            Err(error) => Err(RevertError::Refused {
+                error: error.run_error(ErrorCode::Agent),
+            }),
+        }
+    }
+
+    async fn shorten(&self, thread: NativeId) -> Result<Compaction, SendError> {
+        if lock(&self.session.codec).active_turn(&thread).is_some() {
+            return Err(SendError::Busy);
+        }
+        let call = Call::CompactStart { thread };
+        match self.session.call(call, self.deadlines.call).await {
+            Ok(_) => Ok(Compaction::Turn { turn: None }),
+            Err(CallError::Lost | CallError::Timeout { .. }) => Err(SendError::Unknown),
+            Err(error) => Err(SendError::Refused {
+                error: error.run_error(ErrorCode::Agent),
+            }),
+        }
+    }
+}
+
+impl Steering for CodexRuntime {
+    fn steer(&self, steer: Steer) -> BoxFuture<'_, Result<(), SteerError>> {
+        Box::pin(self.put_words(steer))
+    }
+}
+
+impl Interrupting for CodexRuntime {
+    fn interrupt(
+        &self,
+        thread: NativeId,
+        turn: NativeId,
+    ) -> BoxFuture<'_, Result<(), InterruptError>> {
+        Box::pin(self.stop_turn(thread, turn))
+    }
+}
+
+impl History for CodexRuntime {
+    fn read(
+        &self,
+        thread: NativeId,
+        turns: u32,
+    ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>> {
+        Box::pin(self.past(thread, turns))
+    }
+
+    /// 40 kills of 40, 5 to 80 ms after `turn/start` (docs/agents-probes.md).
+    fn proves_absence(&self) -> bool {
+        true
+    }
+}
+
+impl Forking for CodexRuntime {
+    fn fork(&self, fork: ForkThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
+        Box::pin(self.copy(fork))
+    }
+}
+
+impl Reverting for CodexRuntime {
+    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+        Box::pin(self.take_back(thread, from))
+    }
+}
+
+impl Compacting for CodexRuntime {
+    fn compact(&self, thread: NativeId) -> BoxFuture<'_, Result<Compaction, SendError>> {
+        Box::pin(self.shorten(thread))
+    }
+}

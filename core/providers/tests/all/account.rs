@@ -1,0 +1,98 @@
+//! Limits of the account, as codex tells them. The scripted model has none, so the frames are made by codex' own schema
+//! (`AccountRateLimitsUpdatedNotification`).
+
+use pilothouse_domain::{ProviderEventKind, provider::AccountLimit};
+use pilothouse_providers::codex::{Codec, Received};
+use serde_json::{Value, json};
+
+fn told(codec: &mut Codec, limits: Value) -> Vec<Vec<AccountLimit>> {
+    let frame = json!({
+        "method": "account/rateLimits/updated",
+        "params": {"rateLimits": limits},
+        "emittedAtMs": 1_796_040_537_665_u64,
+    });
+    let mut line = frame.to_string().into_bytes();
+    line.push(b'\n');
+    let limits = |received| match received {
+        Received::Event(event) => match event.kind {
+            ProviderEventKind::Limits { limits } => Some(limits),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    codec
+        .receive(&line)
+        .into_iter()
+        .filter_map(limits)
+        .collect()
+}
+
+fn window(used: u64, minutes: u64, resets: u64) -> Value {
+    json!({"usedPercent": used, "windowDurationMins": minutes, "resetsAt": resets})
+}
+
+fn limit(name: &str, used_percent: u32, reached: bool) -> AccountLimit {
+    AccountLimit {
+        name: name.to_owned(),
+        used_percent,
+        window_minutes: Some(300),
+        resets_at_ms: Some(1_796_044_137_000),
+        reached,
+    }
+}
+
+#[test]
+fn limits_are_told_when_they_change_and_those_of_other_kinds_stay() {
+    let mut codec = Codec::new();
+    let nothing = json!({"limitId": "codex", "primary": null, "secondary": null});
+    assert!(told(&mut codec, nothing.clone()).is_empty());
+    let some = |used| {
+        json!({
+            "limitId": "codex", "limitName": null, "planType": "plus",
+            "primary": window(used, 300, 1_796_044_137), "secondary": null,
+        })
+    };
+    assert_eq!(
+        told(&mut codec, some(40)),
+        [vec![limit("codex primary", 40, false)]]
+    );
+    // The same with every answer of the model: said once.
+    assert!(told(&mut codec, some(40)).is_empty());
+    let other = json!({
+        "limitId": "codex_mini", "rateLimitReachedType": "rate_limit_reached",
+        "primary": window(100, 300, 1_796_044_137),
+    });
+    let both = vec![
+        limit("codex primary", 40, false),
+        limit("codex_mini primary", 100, true),
+    ];
+    assert_eq!(told(&mut codec, other), [both]);
+    assert_eq!(
+        told(&mut codec, nothing),
+        [vec![limit("codex_mini primary", 100, true)]]
+    );
+}
+
+#[test]
+fn limits_out_of_range_are_bounded_and_broken_ones_left_out() {
+    let mut codec = Codec::new();
+    let wild = json!({
+        "limitId": "x".repeat(10_000),
+        "primary": window(u64::MAX, u64::MAX, u64::MAX),
+        "secondary": {"usedPercent": "most"},
+    });
+    let limits = told(&mut codec, wild).remove(0);
+    assert_eq!(limits.len(), 1);
+    assert_eq!(limits[0].used_percent, u32::MAX);
+    assert_eq!(limits[0].resets_at_ms, Some(u64::MAX));
+    assert!(limits[0].name.len() <= 120);
+    for n in 0..100 {
+        let id = format!("limit {n}");
+        told(
+            &mut codec,
+            json!({"limitId": id, "primary": window(n, 1, 1)}),
+        );
+    }
+    let last = told(&mut codec, json!({"limitId": "limit 7", "primary": null}));
+    assert!(last.iter().all(|limits| limits.len() <= 8));
+}

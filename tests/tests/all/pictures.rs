@@ -1,0 +1,214 @@
+//! Pictures with a message, end to end: brought to the host over the wire, handed to real codex, seen by its model.
+
+use pilothouse_domain::{
+    BlobHash, CapabilityFlag, Mode, Refusal, ThreadId,
+    command::{CommandBody, DispatchMode},
+    hash,
+    thread::{Attachment, Delivery},
+};
+use pilothouse_engine::{RowContent, Ticket};
+use pilothouse_tests::{Cli, Device, World};
+use serde_json::json;
+use std::fs;
+
+/// A picture of one dot, as PNG: each colour is another file.
+fn dot(red: u8, green: u8, blue: u8) -> Vec<u8> {
+    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
+    let mut chunk = |kind: &[u8; 4], data: &[u8]| {
+        let length = u32::try_from(data.len()).unwrap();
+        png.extend(length.to_be_bytes());
+        let body = [&kind[..], data].concat();
+        png.extend(&body);
+        png.extend(crc(&body).to_be_bytes());
+    };
+    chunk(b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0]);
+    // A zlib stream of one stored block: no filter, then the colour.
+    let row = [0, red, green, blue];
+    let mut data = vec![0x78, 0x01, 0x01, 4, 0, 0xfb, 0xff];
+    data.extend(row);
+    data.extend(adler(&row).to_be_bytes());
+    chunk(b"IDAT", &data);
+    chunk(b"IEND", &[]);
+    png
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (0_u32.wrapping_sub(crc & 1)));
+        }
+    }
+    !crc
+}
+
+fn adler(bytes: &[u8]) -> u32 {
+    let (mut a, mut b) = (1_u32, 0_u32);
+    for byte in bytes {
+        a = (a + u32::from(*byte)) % 65_521;
+        b = (b + a) % 65_521;
+    }
+    b << 16 | a
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hash::to_hex(&hash::sha256(bytes))
+}
+
+fn bring(device: &Device, world: &World, name: &str, bytes: &[u8]) -> Attachment {
+    let hash = device.core().upload(world.host.id(), bytes).unwrap();
+    assert_eq!(hash, BlobHash::of(bytes));
+    Attachment {
+        name: name.to_owned(),
+        media_type: "image/png".to_owned(),
+        hash,
+        bytes: bytes.len() as u64,
+    }
+}
+
+fn send(device: &Device, thread: ThreadId, text: &str, attachments: Vec<Attachment>) -> Ticket {
+    let body = CommandBody::MessageSend {
+        text: text.to_owned(),
+        attachments,
+        dispatch: DispatchMode::StartImmediately,
+        accept_stop: Vec::new(),
+    };
+    device.submit(Some(thread), body)
+}
+
+#[test]
+fn case_43_a_picture_alone_one_with_words_and_twenty_reach_the_model_whole() {
+    let world = World::start();
+    world.model.script("say", &json!([{"text": "I see."}]));
+    let device = world.device("phone");
+    let thread = device.new_thread("codex", Mode::Ask);
+    let cat = dot(1, 2, 3);
+    let picture = bring(&device, &world, "cat.png", &cat);
+
+    device.accepted(&send(&device, thread, "", vec![picture.clone()]));
+    device.completed(thread, 1);
+    assert_eq!(world.model.pictures(), [sha256(&cat)]);
+    let shown = device.whole(thread).remove(0);
+    let RowContent::UserMessage { attachments, .. } = shown.content else {
+        panic!("{shown:?}")
+    };
+    assert_eq!(attachments, std::slice::from_ref(&picture));
+
+    device.accepted(&send(&device, thread, "look [[script:say]]", vec![picture]));
+    device.completed(thread, 2);
+    assert_eq!(world.model.pictures(), [sha256(&cat), sha256(&cat)]);
+
+    let other = device.new_thread("codex", Mode::Ask);
+    let dots: Vec<_> = (0..20).map(|n| dot(n, 0, 255)).collect();
+    let pictures = dots.iter().enumerate();
+    let pictures = pictures
+        .map(|(n, dot)| bring(&device, &world, &format!("{n}.png"), dot))
+        .collect();
+    device.accepted(&send(
+        &device,
+        other,
+        "all of them [[script:say]]",
+        pictures,
+    ));
+    device.completed(other, 1);
+    let expected: Vec<_> = dots.iter().map(|dot| sha256(dot)).collect();
+    assert_eq!(world.model.pictures(), expected);
+    device.same_as(&world.host, other);
+    world.host.verify();
+}
+
+#[test]
+fn case_43_what_is_wrong_with_a_picture_is_said_at_its_message_and_nothing_is_sent() {
+    let world = World::start();
+    world.model.script("say", &json!([{"text": "I see."}]));
+    let device = world.device("phone");
+    let thread = device.new_thread("codex", Mode::Ask);
+    // Called a picture and none: codex itself would pass it over with a word to the model.
+    let none = bring(&device, &world, "cat.png", b"<svg/>");
+    let ticket = send(
+        &device,
+        thread,
+        "look [[id:svg]] [[script:say]]",
+        vec![none],
+    );
+    device.accepted(&ticket);
+    let reason = device.wait("the message to say why", |seen| {
+        let row = seen.timelines.get(&thread)?.rows.first()?.clone();
+        match row.delivery {
+            Some(Delivery::Failed { reason }) => Some(reason),
+            _ => None,
+        }
+    });
+    assert!(reason.contains("`cat.png` is no picture"), "{reason}");
+    assert_eq!(world.model.mark("svg").requests, 0);
+
+    // One that the host was never given is not taken at all.
+    let missing = Attachment {
+        hash: BlobHash::of(b"elsewhere"),
+        name: "dog.png".to_owned(),
+        media_type: "image/png".to_owned(),
+        bytes: 9,
+    };
+    let refusal = device.refused(&send(&device, thread, "", vec![missing]));
+    assert!(
+        matches!(&refusal, Refusal::Invalid { field, .. } if field == "attachments"),
+        "{refusal}"
+    );
+    let text = Attachment {
+        media_type: "text/plain".to_owned(),
+        ..bring(&device, &world, "notes.txt", b"words")
+    };
+    let Refusal::Unsupported { capability, .. } =
+        device.refused(&send(&device, thread, "", vec![text]))
+    else {
+        panic!("codex takes pictures only")
+    };
+    assert_eq!(capability, CapabilityFlag::FileInput);
+}
+
+#[test]
+fn a_large_picture_comes_part_by_part_and_the_terminal_attaches_files() {
+    let world = World::start();
+    world.model.script("say", &json!([{"text": "I see."}]));
+    let device = world.device("phone");
+    // Three parts and a bit: what was brought is what the host has.
+    let large: Vec<u8> = (0..900_000_u32).map(|n| (n % 253) as u8).collect();
+    let hash = device.core().upload(world.host.id(), &large).unwrap();
+    let stored = world
+        .host
+        .ledger(|reader| reader.blob(hash, 0, large.len()));
+    assert_eq!(stored.as_deref(), Some(&large[..]));
+    // Once more is no more work, and no other file.
+    assert_eq!(device.core().upload(world.host.id(), &large), Ok(hash));
+    let huge = vec![0; 11 * 1024 * 1024];
+    assert!(device.core().upload(world.host.id(), &huge).is_err());
+
+    let cli = Cli::paired(world.dir(), "terminal", &world.host);
+    let made = cli.run(
+        &world.host,
+        &["new", "--agent", "codex", "--workspace", "demo", "Look"],
+    );
+    let thread = made.only("created")["thread"].as_str().unwrap().to_owned();
+    let file = world.dir().join("cat.png");
+    fs::write(&file, dot(9, 9, 9)).unwrap();
+    let path = file.display().to_string();
+    let sent = cli.run(
+        &world.host,
+        &["send", &thread, "[[script:say]]", "--attach", &path],
+    );
+    assert_eq!(sent.code, 0, "{sent:#?}");
+    assert_eq!(
+        cli.run(&world.host, &["watch", &thread, "--until-idle"])
+            .code,
+        0
+    );
+    assert_eq!(world.model.pictures(), [sha256(&dot(9, 9, 9))]);
+    let alone = cli.run(&world.host, &["send", &thread, "--attach", &path]);
+    assert_eq!(alone.code, 0, "{alone:#?}");
+    let missing = cli.run(
+        &world.host,
+        &["send", &thread, "x", "--attach", "nowhere.png"],
+    );
+    assert_eq!(missing.code, 2, "{missing:#?}");
+}
