@@ -368,3 +368,23 @@ fn case_05_a_running_host_knows_its_port_its_lock_and_a_workspace_that_went_away
     assert_eq!(report.troubled(), expected, "{:#}", report.0);
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn an_agent_that_does_not_ask_is_named_with_its_risk_and_with_what_its_sandbox_needs() {
+    let boxed = |lab: &Lab| {
+        lab.program("pi", "echo 1.6.0");
+        lab.config(|text| {
+            format!(
+                "{text}\n[agents.boxed]\nprotocol = \"pi\"\ncommand = [\"pi\"]\nsandbox = [\"bwrap\", \"none\"]\n"
+            )
+        });
+    };
+    names_only("agent.boxed.sandbox", "warning", "does not ask", boxed);
+    let lab = Lab::new();
+    boxed(&lab);
+    fs::remove_file(lab.path("tools/bwrap")).unwrap();
+    let (report, _) = lab.doctor(&[]);
+    let check = report.check("agent.boxed.sandbox");
+    assert_eq!(check["outcome"], "failed", "{check}");
+    assert_eq!(check["next_step"], "apt install bubblewrap");
+}
