@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub const PENDING_REQUESTS: usize = 1024;
 
 /// Bytes of what they show, together, beyond which no more may wait.
-const PENDING_BYTES: usize = 16 * 1024 * 1024;
+pub const PENDING_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of a request's id; one that is longer could not be told from another.
 const ID: usize = 256;
 
@@ -245,6 +245,11 @@ impl Requests {
         ids.into_iter()
             .filter_map(|id| self.take(&id).map(|pending| (id, pending)))
             .collect()
+    }
+
+    /// Takes out what is asked in a conversation itself, whatever its turn; not in those that work for it.
+    pub(crate) fn take_in(&mut self, thread: &NativeId) -> Vec<(NativeId, Pending)> {
+        self.take_where(|pending| pending.place.thread.as_ref() == Some(thread))
     }
 
     /// Takes out what is asked in a turn of a conversation.
