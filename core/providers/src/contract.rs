@@ -37,6 +37,27 @@ pub trait ProviderAdapter: Send + Sync + 'static {
     fn modes(&self) -> Vec<Mode>;
     /// How many app threads one process serves.
     fn sharing(&self) -> ProcessSharing;
+    /// Whether its processes outlive the host and can be taken up again ([`Self::attach`]).
+    fn outlives_host(&self) -> bool {
+        false
+    }
+    /// Takes up a process that an earlier host left running, as [`Self::start`] does with a new one. `record` is the file that
+    /// says which it is ([`crate::process::detached`]); `launch` names its incarnation and what is configured.
+    fn attach(
+        &self,
+        launch: Launch,
+        record: PathBuf,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        let _ = (record, events);
+        Box::pin(async move {
+            Err(StartError::Spawn {
+                agent: launch.agent,
+                program: String::new(),
+                problem: "its family's processes do not outlive the host".to_owned(),
+            })
+        })
+    }
     /// Starts a process and takes its handshake. `SessionReady` is the first event; after `SessionEnded`, which comes
     /// exactly once however the process ends, no other follows.
     fn start(
@@ -108,6 +129,10 @@ pub trait AgentRuntime: Send + Sync {
     fn interrupting(&self) -> Option<&dyn Interrupting>;
     /// Reads a conversation back.
     fn history(&self) -> Option<&dyn History>;
+    /// Requests that it waits for an answer to now; `None` where that is not known.
+    fn pending(&self) -> Option<Vec<NativeId>> {
+        None
+    }
     /// Begins a conversation as a copy of another.
     fn forking(&self) -> Option<&dyn Forking> {
         None

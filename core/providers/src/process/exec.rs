@@ -1,6 +1,8 @@
 //! What the host's hidden `agent-exec` does between the host and an agent.
 
-use rustix::process::{Signal, getpgid, getpid, getppid, set_parent_process_death_signal, setpgid};
+use rustix::process::{
+    Signal, getpgid, getpid, getppid, set_parent_process_death_signal, setpgid, setsid,
+};
 use std::{convert::Infallible, ffi::OsString, io, os::unix::process::CommandExt as _};
 
 /// Why the agent was not executed.
@@ -46,6 +48,9 @@ pub fn exec_supervised(parent: u32, argv: &[OsString]) -> Result<Infallible, Exe
             problem: errno.into(),
         }
     };
+    if std::env::var_os(super::detached::DETACHED).is_some() {
+        return exec_detached(program, arguments);
+    }
     if getpgid(None).map_err(system("read the process group"))? != getpid() {
         setpgid(None, None).map_err(system("make a process group"))?;
     }
@@ -58,6 +63,22 @@ pub fn exec_supervised(parent: u32, argv: &[OsString]) -> Result<Infallible, Exe
         return Err(ExecError::ParentGone { expected: parent });
     }
     let problem = std::process::Command::new(program).args(arguments).exec();
+    Err(ExecError::Exec {
+        program: program.to_string_lossy().into_owned(),
+        problem,
+    })
+}
+
+/// Becomes an agent that outlives the host, in a session of its own.
+fn exec_detached(program: &OsString, arguments: &[OsString]) -> Result<Infallible, ExecError> {
+    setsid().map_err(|errno| ExecError::System {
+        what: "make a session",
+        problem: errno.into(),
+    })?;
+    let problem = std::process::Command::new(program)
+        .args(arguments)
+        .env_remove(super::detached::DETACHED)
+        .exec();
     Err(ExecError::Exec {
         program: program.to_string_lossy().into_owned(),
         problem,

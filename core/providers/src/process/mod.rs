@@ -12,6 +12,7 @@
 
 mod cpu;
 mod descendants;
+pub mod detached;
 mod exec;
 mod pid_file;
 mod redact;
@@ -130,6 +131,50 @@ fn spawner() -> &'static mpsc::Sender<SpawnJob> {
     })
 }
 
+/// Spawns as `launch` says, from the thread that lives as long as the program; `streams` says where its input and outputs go
+/// and whether it is given a group here.
+async fn spawn_with(
+    launch: &Launch,
+    arguments: &[&str],
+    mark: &str,
+    streams: impl FnOnce(&mut Command),
+) -> io::Result<std::process::Child> {
+    let mut words = launch.wrapper.iter().chain(&launch.command);
+    let program = words
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no command is given"))?;
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .args(arguments)
+        .envs(&launch.env)
+        .env(descendants::VARIABLE, mark)
+        .current_dir(&launch.cwd);
+    streams(&mut command);
+    let (answer, spawned) = tokio::sync::oneshot::channel();
+    let gone = || io::Error::other("the spawner thread is gone");
+    spawner()
+        .send(SpawnJob { command, answer })
+        .map_err(|_| gone())?;
+    spawned.await.map_err(|_| gone())?
+}
+
+/// Knows the secrets in an agent's environment.
+fn launch_redactor(launch: &Launch) -> Redactor {
+    Redactor::new(
+        launch
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .chain(std::env::vars_os().map(|(name, value)| {
+                (
+                    name.to_string_lossy().into_owned(),
+                    value.to_string_lossy().into_owned(),
+                )
+            })),
+    )
+}
+
 /// See [`BoundProcess::id`]: clock ticks of processor time that it and all it has started have used.
 pub(crate) fn ticks_of(pid: u32) -> u64 {
     cpu::ticks_of(pid)
@@ -166,29 +211,15 @@ impl BoundProcess {
     /// # Errors
     /// What the system says if the program is not there or may not be run.
     pub async fn spawn(launch: &Launch, arguments: &[&str]) -> io::Result<(Self, Pipes)> {
-        let mut words = launch.wrapper.iter().chain(&launch.command);
-        let program = words
-            .next()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no command is given"))?;
         let mark = descendants::new_mark();
-        let mut command = Command::new(program);
-        command
-            .args(words)
-            .args(arguments)
-            .envs(&launch.env)
-            .env(descendants::VARIABLE, &mark)
-            .current_dir(&launch.cwd)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-
-        let (answer, spawned) = tokio::sync::oneshot::channel();
-        let gone = || io::Error::other("the spawner thread is gone");
-        spawner()
-            .send(SpawnJob { command, answer })
-            .map_err(|_| gone())?;
-        let mut child = spawned.await.map_err(|_| gone())??;
+        let mut child = spawn_with(launch, arguments, &mark, |command| {
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            std::os::unix::process::CommandExt::process_group(command, 0);
+        })
+        .await?;
 
         let pid = i32::try_from(child.id())
             .ok()
@@ -203,23 +234,11 @@ impl BoundProcess {
         let alive = Arc::new(Mutex::new(true));
         let (ended, exit) = watch::channel(None);
         watch_exit(child, pid, Arc::clone(&alive), ended, pid_file, mark)?;
-        let redactor = Redactor::new(
-            launch
-                .env
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .chain(std::env::vars_os().map(|(name, value)| {
-                    (
-                        name.to_string_lossy().into_owned(),
-                        value.to_string_lossy().into_owned(),
-                    )
-                })),
-        );
         let process = Self {
             pid,
             alive,
             exit,
-            stderr: Arc::new(StderrRing::new(redactor)),
+            stderr: Arc::new(StderrRing::new(launch_redactor(launch))),
         };
         // An agent that a restarted host could not find again is not started.
         if let Err(error) = recorded {

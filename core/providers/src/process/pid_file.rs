@@ -12,15 +12,37 @@ use std::{
 /// How long a killed process may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
-    pid: u32,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) pid: u32,
     /// Clock ticks since boot: field 22 of `/proc/PID/stat`.
     start_time: u64,
     boot_id: String,
     /// What its descendants carry in their environment; empty in records of earlier versions.
     #[serde(default)]
-    mark: String,
+    pub(super) mark: String,
+}
+
+impl Record {
+    /// Of a process that runs now.
+    pub(super) fn of(pid: u32, mark: &str) -> io::Result<Self> {
+        let start_time = start_time(pid).ok_or_else(|| {
+            io::Error::other(format!("cannot read when process {pid} was started"))
+        })?;
+        Ok(Self {
+            pid,
+            start_time,
+            boot_id: boot_id()?,
+            mark: mark.to_owned(),
+        })
+    }
+
+    /// Whether its number still means the same process, and that has not ended.
+    pub(super) fn is_alive(&self) -> bool {
+        boot_id().is_ok_and(|boot| boot == self.boot_id)
+            && start_time(self.pid) == Some(self.start_time)
+            && !is_zombie(self.pid)
+    }
 }
 
 /// What became of a recorded process.
@@ -36,14 +58,7 @@ pub enum Recorded {
 
 /// Records a process. Written aside and renamed, so that a file is whole or not there.
 pub(super) fn write(path: &Path, pid: u32, mark: &str) -> io::Result<()> {
-    let start_time = start_time(pid)
-        .ok_or_else(|| io::Error::other(format!("cannot read when process {pid} was started")))?;
-    let record = Record {
-        pid,
-        start_time,
-        boot_id: boot_id()?,
-        mark: mark.to_owned(),
-    };
+    let record = Record::of(pid, mark)?;
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }

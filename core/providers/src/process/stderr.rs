@@ -34,7 +34,12 @@ impl StderrRing {
         }
     }
 
-    fn push(&self, part: &[u8]) {
+    /// No more comes.
+    pub(super) fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    pub(super) fn push(&self, part: &[u8]) {
         let mut ring = lock(&self.ring);
         ring.total += part.len() as u64;
         let part = &part[part.len().saturating_sub(STDERR_RING)..];
@@ -93,7 +98,7 @@ pub(super) fn drain(mut stderr: ChildStderr, ring: Arc<StderrRing>) {
         while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
             ring.push(&buffer[..length]);
         }
-        ring.ended.send_replace(true);
+        ring.end();
     });
 }
 
