@@ -2,7 +2,7 @@
 
 use crate::{
     acp::AcpAdapter, claude::ClaudeAdapter, codex::CodexAdapter, contract::ProviderAdapter,
-    pi::PiAdapter, replay::ReplayAdapter,
+    opencode::OpencodeAdapter, pi::PiAdapter, replay::ReplayAdapter,
 };
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ pub fn families() -> Vec<Arc<dyn ProviderAdapter>> {
         Arc::new(AcpAdapter::new()),
         Arc::new(ClaudeAdapter::new()),
         Arc::new(PiAdapter::new()),
+        Arc::new(OpencodeAdapter::new()),
     ]
 }
 

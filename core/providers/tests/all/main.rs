@@ -29,6 +29,12 @@ mod labels;
 mod misbehaving;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;
+mod opencode_hostile;
+mod opencode_misbehaving;
+mod opencode_real;
+mod opencode_recordings;
+mod opencode_replay;
+mod opencode_stage;
 mod pi_dialogs;
 mod pi_hostile;
 mod pi_misbehaving;

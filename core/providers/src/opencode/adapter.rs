@@ -1,0 +1,259 @@
+//! Starts opencode, or takes up one that an earlier host left running.
+
+use super::{
+    choice::Choice,
+    driver::OpencodeRuntime,
+    http::{Http, Plain},
+    link::{Link, Meters},
+    profile,
+    rules::FLOOR,
+};
+use crate::{
+    contract::{AgentRuntime, EventSender, Launch, ProcessSharing, ProviderAdapter, StartError},
+    process::{
+        StopTimers,
+        detached::{DetachedProcess, DetachedRecord},
+    },
+    rpc::session::STDERR_SHOWN,
+};
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{Capabilities, Mode};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long opencode may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Until it listens and answers. It took 3 s at its first start, on a busy machine 7 s.
+    pub handshake: Duration,
+    /// For one try of the first calls: those that come right after it listens may never be answered.
+    pub first: Duration,
+    /// For an ordinary call.
+    pub call: Duration,
+    /// For any sign on its stream of events, which has one every 10 s.
+    pub silent: Duration,
+    /// For being reached again once its stream was cut.
+    pub reconnect: Duration,
+    /// After an abort, before its status is asked for.
+    pub settle: Duration,
+    /// For ending.
+    pub stop: StopTimers,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(60),
+            first: Duration::from_secs(2),
+            call: Duration::from_secs(30),
+            silent: Duration::from_secs(35),
+            reconnect: Duration::from_secs(60),
+            settle: Duration::from_secs(2),
+            stop: StopTimers::default(),
+        }
+    }
+}
+
+/// The opencode family.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpencodeAdapter {
+    deadlines: Deadlines,
+}
+
+impl OpencodeAdapter {
+    /// With the usual deadlines.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With other deadlines.
+    pub fn with_deadlines(deadlines: Deadlines) -> Self {
+        Self { deadlines }
+    }
+
+    async fn start_process(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> Result<Arc<dyn AgentRuntime>, StartError> {
+        let secret = random_secret().map_err(|problem| StartError::Spawn {
+            agent: launch.agent.clone(),
+            program: String::new(),
+            problem,
+        })?;
+        let secrets = [
+            ("OPENCODE_SERVER_PASSWORD", secret.as_str()),
+            ("OPENCODE_PERMISSION", FLOOR),
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+        ];
+        let arguments = ["--hostname", "127.0.0.1", "--port", "0"];
+        let process =
+            DetachedProcess::start(&launch, "opencode", &arguments, &secrets, &secret).await?;
+        let process = Arc::new(process);
+        let address = match self.listening(&process).await {
+            Ok(address) => address,
+            Err(problem) => return Err(failed(&launch, &process, problem, self.deadlines).await),
+        };
+        if let Err(error) = process.set_endpoint(&address.to_string()) {
+            let problem = format!("where it listens could not be recorded: {error}");
+            return Err(failed(&launch, &process, problem, self.deadlines).await);
+        }
+        self.connect(launch, process, address, &secret, events)
+            .await
+    }
+
+    async fn attach_process(
+        &self,
+        launch: Launch,
+        record: PathBuf,
+        events: EventSender,
+    ) -> Result<Arc<dyn AgentRuntime>, StartError> {
+        let spawn_error = |problem: String| StartError::Spawn {
+            agent: launch.agent.clone(),
+            program: launch.command.first().cloned().unwrap_or_default(),
+            problem,
+        };
+        let known = DetachedRecord::read(&record)
+            .ok_or_else(|| spawn_error("its record cannot be read".to_owned()))?;
+        let (secret, endpoint) = (known.secret.clone(), known.endpoint.clone());
+        let address: SocketAddr = endpoint
+            .parse()
+            .map_err(|_| spawn_error("it had not said yet where it listens".to_owned()))?;
+        let process = DetachedProcess::attach(&record, known, &launch)
+            .map_err(|error| spawn_error(error.to_string()))?;
+        self.connect(launch, Arc::new(process), address, &secret, events)
+            .await
+    }
+
+    /// Where it listens, as it says on its output.
+    async fn listening(&self, process: &DetachedProcess) -> Result<SocketAddr, String> {
+        let began = Instant::now();
+        loop {
+            let said = process.written(64 * 1024);
+            // Only a whole line: of half a port another would be read.
+            let mut whole = said
+                .split_inclusive('\n')
+                .filter(|line| line.ends_with('\n'));
+            let told = whole.find_map(|line| {
+                line.split_once("listening on http://")?
+                    .1
+                    .trim()
+                    .parse()
+                    .ok()
+            });
+            if let Some(address) = told {
+                return Ok(address);
+            }
+            if process.has_exited() {
+                return Err(format!("it ended ({})", process.exited().await));
+            }
+            if began.elapsed() > self.deadlines.handshake {
+                return Err(format!(
+                    "it did not say where it listens within {} s",
+                    self.deadlines.handshake.as_secs()
+                ));
+            }
+            // Its output is a file: nothing tells when it grows.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn connect(
+        &self,
+        launch: Launch,
+        process: Arc<DetachedProcess>,
+        address: SocketAddr,
+        secret: &str,
+        events: EventSender,
+    ) -> Result<Arc<dyn AgentRuntime>, StartError> {
+        let deadlines = self.deadlines;
+        let link = Link::new(
+            Http::new(Box::new(Plain(address)), secret),
+            Arc::clone(&process),
+            launch.incarnation,
+            Meters {
+                call: deadlines.call,
+                silent: deadlines.silent,
+                reconnect: deadlines.reconnect,
+            },
+            events,
+        );
+        let choice = Choice::new(launch.modes.clone());
+        let mut runtime = OpencodeRuntime::new(Arc::clone(&link), process, deadlines, choice);
+        match runtime.handshake().await {
+            Ok((first, stream)) => {
+                link.run(first, stream).await;
+                Ok(Arc::new(runtime))
+            }
+            Err(error) => {
+                let problem = error.to_string();
+                Err(failed(&launch, runtime.process(), problem, deadlines).await)
+            }
+        }
+    }
+}
+
+async fn failed(
+    launch: &Launch,
+    process: &DetachedProcess,
+    problem: String,
+    deadlines: Deadlines,
+) -> StartError {
+    process.stop(deadlines.stop).await;
+    process.output().finished(Duration::from_secs(3)).await;
+    StartError::Handshake {
+        agent: launch.agent.clone(),
+        problem,
+        stderr: process.output().tail(STDERR_SHOWN),
+    }
+}
+
+fn random_secret() -> Result<String, String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| format!("the system gives no random numbers: {error}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl ProviderAdapter for OpencodeAdapter {
+    fn family(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn profile(&self) -> Capabilities {
+        profile::capabilities()
+    }
+
+    fn modes(&self) -> Vec<Mode> {
+        Mode::ALL.to_vec()
+    }
+
+    fn sharing(&self) -> ProcessSharing {
+        ProcessSharing::PerWorkspace
+    }
+
+    fn start(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        Box::pin(self.start_process(launch, events))
+    }
+
+    fn outlives_host(&self) -> bool {
+        true
+    }
+
+    fn attach(
+        &self,
+        launch: Launch,
+        record: PathBuf,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        Box::pin(self.attach_process(launch, record, events))
+    }
+}

@@ -1,0 +1,112 @@
+//! After events may have been missed: what opencode says now is compared with what is known.
+
+use super::{
+    codec::{Codec, Told, id_of, tell},
+    history::begun_by,
+    replies::{Entries, Working},
+};
+use crate::rpc::{asked::request_id, frames::list};
+use pilothouse_domain::{NativeId, ProviderEventKind, provider_event::Resolution};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+impl Codec {
+    /// Compares what waits in a directory with what is known: what came unseen is opened, and what is gone is closed.
+    /// `working` is what the conversations of that directory did *before* the lists were read: a stopped conversation leaves
+    /// its requests in them; `before` are the requests that were known then.
+    pub fn waiting(
+        &mut self,
+        directory: &str,
+        working: &BTreeMap<NativeId, Working>,
+        permissions: &Entries,
+        questions: &Entries,
+        before: &[NativeId],
+    ) -> Vec<Told> {
+        let mut out = Vec::new();
+        let mut there = Vec::new();
+        for (list, question) in [(permissions, false), (questions, true)] {
+            for told in &list.0 {
+                let id = id_of(told, "id").map(|id| request_id(&id.0.into()));
+                let session = id_of(told, "sessionID");
+                there.extend(id);
+                if session.is_some_and(|session| working.contains_key(&session)) {
+                    self.ask(question, told, &mut out);
+                }
+            }
+        }
+        let gone: Vec<_> = self
+            .requests
+            .iter()
+            .filter(|(id, pending)| {
+                before.contains(id)
+                    && !there.contains(id)
+                    && self
+                        .conversation(&pending.opened.thread)
+                        .is_some_and(|known| known.directory == directory)
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        for request in gone {
+            if let Some(pending) = self.requests.take(&request) {
+                self.over.insert(request.clone(), ());
+                let kind = ProviderEventKind::RequestClosed {
+                    request,
+                    resolution: Resolution::Unsaid,
+                };
+                tell(pending.place, kind, &mut out);
+            }
+        }
+        out
+    }
+
+    /// Takes in what a conversation's messages are now, after events may have been missed. `working` is what it did *before*
+    /// they were read; `None` if it was idle.
+    pub fn synchronise(
+        &mut self,
+        session: &NativeId,
+        working: Option<Working>,
+        messages: &Entries,
+    ) -> Vec<Told> {
+        let mut out = Vec::new();
+        let known = self.conversation(session);
+        let Some(known) = known else { return out };
+        let going_on = known.turn.as_ref().map(|turn| turn.id.clone());
+        let newest = messages.0.iter().rev().find_map(begun_by);
+        // Messages before the turn that goes on were told when they came; in an idle conversation all were.
+        let from = match (&going_on, working) {
+            (Some(turn), _) => Some(turn.clone()),
+            (None, Some(_)) => newest,
+            (None, None) => None,
+        };
+        for message in &messages.0 {
+            let info = message.get("info").unwrap_or(&Value::Null);
+            let Some(id) = id_of(info, "id") else {
+                continue;
+            };
+            if from.as_ref().is_some_and(|from| id >= *from) {
+                self.message(session, info, &mut out);
+                for part in list(message, "parts") {
+                    self.part(session, part, "", &mut out);
+                }
+            } else {
+                self.remember(session, &id, info);
+            }
+        }
+        let Some(turn) = self
+            .conversation_mut(session)
+            .and_then(|known| known.turn.as_mut())
+        else {
+            return out;
+        };
+        match working {
+            Some(working) if turn.seen => {
+                turn.alive = true;
+                turn.retrying = working == Working::Retrying;
+            }
+            Some(_) => {}
+            None if turn.seen => self.end_turn(session, &mut out),
+            None => {}
+        }
+        out
+    }
+}

@@ -1,0 +1,207 @@
+//! What is chosen for a turn (agent, model, effort), checked against what opencode has: it takes an effort that no model knows
+//! without a word, and an agent that it does not have without an end (docs/agents-probes.md).
+
+use super::{
+    replies::{Agent, Model},
+    rules::Rule,
+};
+use pilothouse_domain::Mode;
+use std::collections::BTreeMap;
+
+/// opencode's own agent that only looks and plans.
+const PLAN: &str = "plan";
+/// opencode's own agent that works.
+const BUILD: &str = "build";
+
+/// What opencode has to choose from.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Choice {
+    pub(super) agents: BTreeMap<String, Agent>,
+    pub(super) models: Vec<Model>,
+    /// Its agent for a mode, where the person configured that.
+    modes: BTreeMap<Mode, String>,
+}
+
+/// What is sent with a prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Chosen {
+    /// Provider and model.
+    pub(super) model: Option<(String, String)>,
+    /// The model's variant.
+    pub(super) variant: Option<String>,
+}
+
+impl Choice {
+    pub(super) fn new(modes: BTreeMap<Mode, String>) -> Self {
+        Self {
+            modes,
+            ..Self::default()
+        }
+    }
+
+    /// opencode's agent for a mode; `None` for its default.
+    pub(super) fn agent(&self, mode: Mode) -> Option<&str> {
+        let primary = |name: &str| self.agents.get(name).is_some_and(|agent| agent.primary);
+        match self.modes.get(&mode) {
+            Some(name) if primary(name) => Some(name),
+            Some(_) => None,
+            None if mode == Mode::ReadOnly && primary(PLAN) => Some(PLAN),
+            None => None,
+        }
+    }
+
+    /// What the agent of a mode may do without asking, by its own configuration.
+    pub(super) fn rules(&self, mode: Mode) -> &[Rule] {
+        let named = self.agent(mode).unwrap_or(BUILD);
+        self.agents
+            .get(named)
+            .or_else(|| self.agents.values().find(|agent| agent.primary))
+            .map_or(&[], |agent| &agent.rules)
+    }
+
+    /// A model to do something with that nobody chose one for.
+    pub(super) fn first_model(&self) -> Option<(String, String)> {
+        let model = self.models.first()?;
+        Some((model.provider.clone(), model.id.clone()))
+    }
+
+    /// The model and the effort as opencode takes them. A model is named as `provider/model`, or by its id alone where only one
+    /// provider has it.
+    pub(super) fn model(
+        &self,
+        model: Option<&str>,
+        effort: Option<&str>,
+    ) -> Result<Chosen, String> {
+        if self.models.is_empty() {
+            // opencode did not say which there are: it is asked as the person says.
+            let model = model.map(|model| {
+                model.split_once('/').map_or_else(
+                    || (String::new(), model.to_owned()),
+                    |(provider, id)| (provider.to_owned(), id.to_owned()),
+                )
+            });
+            return match model {
+                Some((provider, _)) if provider.is_empty() => Err(
+                    "name the model as provider/model: opencode did not say which it has"
+                        .to_owned(),
+                ),
+                model => Ok(Chosen {
+                    model,
+                    variant: effort.map(str::to_owned),
+                }),
+            };
+        }
+        let Some(named) = model else {
+            return match effort {
+                // Which model that is for is known to opencode alone.
+                Some(effort)
+                    if !self
+                        .models
+                        .iter()
+                        .any(|model| model.variants.iter().any(|variant| variant == effort)) =>
+                {
+                    Err(format!("no model of opencode knows the effort `{effort}`"))
+                }
+                effort => Ok(Chosen {
+                    model: None,
+                    variant: effort.map(str::to_owned),
+                }),
+            };
+        };
+        let fitting: Vec<&Model> = self
+            .models
+            .iter()
+            .filter(|model| {
+                model.id == named || named == format!("{}/{}", model.provider, model.id)
+            })
+            .collect();
+        let found = match &fitting[..] {
+            [found] => *found,
+            [] => return Err(self.unknown_model(named)),
+            several => {
+                let names: Vec<_> = several
+                    .iter()
+                    .take(5)
+                    .map(|model| format!("{}/{}", model.provider, model.id))
+                    .collect();
+                return Err(format!("`{named}` can be: {}", names.join(", ")));
+            }
+        };
+        if let Some(effort) = effort
+            && !found.variants.iter().any(|variant| variant == effort)
+        {
+            return Err(match &found.variants[..] {
+                [] => format!("{named} has no efforts to choose from"),
+                variants => format!(
+                    "{named} does not know the effort `{effort}`; it has: {}",
+                    variants.join(", ")
+                ),
+            });
+        }
+        Ok(Chosen {
+            model: Some((found.provider.clone(), found.id.clone())),
+            variant: effort.map(str::to_owned),
+        })
+    }
+
+    fn unknown_model(&self, named: &str) -> String {
+        let names: Vec<_> = self
+            .models
+            .iter()
+            .take(5)
+            .map(|model| format!("{}/{}", model.provider, model.id))
+            .collect();
+        format!(
+            "opencode has no model `{named}`; it has {} models, among them: {}",
+            self.models.len(),
+            names.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(provider: &str, id: &str, variants: &[&str]) -> Model {
+        Model {
+            provider: provider.to_owned(),
+            id: id.to_owned(),
+            variants: variants.iter().map(|&name| name.to_owned()).collect(),
+            context: None,
+            images: false,
+        }
+    }
+
+    #[test]
+    fn a_model_or_an_effort_that_opencode_does_not_have_is_refused_with_what_it_has() {
+        let choice = Choice {
+            models: vec![
+                model("a", "one", &["low", "high"]),
+                model("a", "two", &[]),
+                model("b", "two", &[]),
+            ],
+            ..Choice::default()
+        };
+        let chosen = |model, effort| choice.model(model, effort);
+        assert_eq!(
+            chosen(Some("one"), Some("low")).unwrap(),
+            Chosen {
+                model: Some(("a".to_owned(), "one".to_owned())),
+                variant: Some("low".to_owned()),
+            }
+        );
+        assert!(chosen(Some("b/two"), None).is_ok());
+        assert!(chosen(None, None).is_ok());
+        for (model, effort, said) in [
+            (Some("two"), None, "a/two, b/two"),
+            (Some("three"), None, "a/one"),
+            (Some("one"), Some("max"), "low, high"),
+            (Some("a/two"), Some("low"), "no efforts"),
+            (None, Some("max"), "no model"),
+        ] {
+            let problem = chosen(model, effort).unwrap_err();
+            assert!(problem.contains(said), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,521 @@
+//! The codec: events of opencode and answers to calls in, events and calls out. No clock, no socket, no waiting.
+
+use super::{
+    conversation::{Conversation, Speaker, Turn},
+    outgoing::{self, Call, Prompt},
+    passed_over::{Passed, passed},
+    replies::{self, CallError, Entries, Model, Reply, Session},
+    sse::{Events, Frame},
+};
+use crate::rpc::{
+    asked::{AnswerProblem, Requests},
+    bounded::Bounded,
+    frames::{FRAME_LIMIT, RAW_LIMIT, cut, json, text_of, text_or_empty},
+};
+use pilothouse_domain::{
+    Answer, Mode, NativeId, ProviderEvent, ProviderEventKind, Subject,
+    provider_event::{NativePlace, Resolution},
+    request::RequestKind,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Conversations of subagents that are known.
+const CHILDREN: usize = 256;
+/// Conversations that may stand above one another.
+const DEPTH: usize = 16;
+/// Bytes of an id of opencode's; it gives 30.
+const ID: usize = 512;
+/// Requests that are over and must not be opened again by a list that still holds them.
+const OVER: usize = 4096;
+
+/// What comes of what opencode says.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are events; a box would cost an allocation for each delta"
+)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// Something happened.
+    Event(ProviderEvent),
+    /// To be called at once: an answer that needs no person.
+    Do(Call),
+}
+
+/// State of one opencode process, as far as its conversations were opened here.
+#[derive(Debug, Clone)]
+pub struct Codec {
+    events: Events,
+    /// Conversations that were opened here.
+    roots: BTreeMap<NativeId, Conversation>,
+    /// Conversations that work for them.
+    children: Bounded<Conversation>,
+    pub(super) requests: Requests,
+    /// Requests that are over, by opencode's ids.
+    pub(super) over: Bounded<()>,
+    /// Sizes of models' contexts, by provider and model.
+    pub(super) contexts: BTreeMap<(String, String), u64>,
+    unreadable_in_a_row: u32,
+}
+
+impl Default for Codec {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Codec {
+    /// A codec for a new process.
+    pub fn new() -> Self {
+        Self {
+            events: Events::new(FRAME_LIMIT),
+            roots: BTreeMap::new(),
+            children: Bounded::new(CHILDREN),
+            requests: Requests::default(),
+            over: Bounded::new(OVER),
+            contexts: BTreeMap::new(),
+            unreadable_in_a_row: 0,
+        }
+    }
+
+    /// Another stream of events begins; what the last one left of an event is thrown away.
+    pub fn connected(&mut self) {
+        self.events = Events::new(FRAME_LIMIT);
+    }
+
+    /// Takes bytes of the stream of events as they come, split anywhere.
+    pub fn receive(&mut self, bytes: &[u8]) -> Vec<Told> {
+        let mut frames = Vec::new();
+        self.events.push(bytes, &mut frames);
+        let mut out = Vec::new();
+        for frame in frames {
+            match frame {
+                Frame::Data(data) => self.frame(&data, &mut out),
+                Frame::Oversized { bytes, raw } => unknown(
+                    NativePlace::default(),
+                    format!("event of {bytes} bytes (at most {FRAME_LIMIT} are read)"),
+                    raw,
+                    &mut out,
+                ),
+            }
+        }
+        out
+    }
+
+    /// Reads an HTTP answer.
+    ///
+    /// # Errors
+    /// [`CallError`] where opencode refused, or what it says cannot be read.
+    pub fn answered(&mut self, call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallError> {
+        let reply = replies::read(call, status, body)?;
+        if let Reply::Models(models) = &reply {
+            self.contexts = contexts(models);
+        }
+        Ok(reply)
+    }
+
+    /// A conversation is opened: its events are told from now on.
+    pub fn open(&mut self, session: &Session) {
+        let known = self
+            .roots
+            .entry(session.id.clone())
+            .or_insert_with(|| Conversation::new(None, session.directory.clone()));
+        known.directory.clone_from(&session.directory);
+        known.created_ms = session.created_ms;
+        known.reverted.clone_from(&session.reverted);
+    }
+
+    /// Whether a conversation is open here.
+    pub fn is_open(&self, session: &NativeId) -> bool {
+        self.roots.contains_key(session)
+    }
+
+    /// Conversations that are open, with where they work.
+    pub fn opened(&self) -> impl Iterator<Item = (&NativeId, &str)> {
+        self.roots
+            .iter()
+            .map(|(session, known)| (session, known.directory.as_str()))
+    }
+
+    /// What the thread of a conversation may do without asking, as was last chosen.
+    pub fn set_mode(&mut self, session: &NativeId, mode: Mode) {
+        if let Some(known) = self.roots.get_mut(session) {
+            known.mode = mode;
+        }
+    }
+
+    /// Begins a turn: the call that starts it; `None` while another goes on, or where the conversation is not open. `now_ms`
+    /// is the time by opencode's clock, Unix ms: a conversation is ordered by it.
+    pub fn prompt(
+        &mut self,
+        session: &NativeId,
+        client_id: &str,
+        now_ms: u64,
+        prompt: Prompt,
+    ) -> Option<Prompt> {
+        let turn = outgoing::message_id(now_ms, client_id);
+        self.prompted(session, turn.clone()).then(|| Prompt {
+            session: session.clone(),
+            turn,
+            ..prompt
+        })
+    }
+
+    /// Begins a turn with a prompt that is named already; `false` while another goes on, or where the conversation is not
+    /// open.
+    pub fn prompted(&mut self, session: &NativeId, turn: NativeId) -> bool {
+        let Some(known) = self.roots.get_mut(session) else {
+            return false;
+        };
+        if known.turn.is_some() {
+            return false;
+        }
+        known.rejecting = false;
+        known.turn = Some(Turn::new(turn));
+        true
+    }
+
+    /// A prompt was refused, or never left: its turn has not begun.
+    pub fn not_begun(&mut self, session: &NativeId, turn: &NativeId) {
+        if let Some(known) = self.roots.get_mut(session)
+            && known
+                .turn
+                .as_ref()
+                .is_some_and(|going_on| going_on.id == *turn && !going_on.seen)
+        {
+            known.turn = None;
+        }
+    }
+
+    /// Stops a turn; `None` if that turn is not going on.
+    pub fn stop(&mut self, session: &NativeId, turn: &NativeId) -> Option<Call> {
+        let going_on = self.roots.get_mut(session)?.turn.as_mut()?;
+        if going_on.id != *turn {
+            return None;
+        }
+        going_on.stopping = true;
+        Some(Call::Abort {
+            session: session.clone(),
+        })
+    }
+
+    /// The turn that is going on in a conversation.
+    pub fn active_turn(&self, session: &NativeId) -> Option<&NativeId> {
+        Some(&self.roots.get(session)?.turn.as_ref()?.id)
+    }
+
+    /// Turns that go on while nothing in their conversation waits for a person.
+    pub fn working(&self) -> Vec<NativePlace> {
+        self.roots
+            .iter()
+            .filter(|(_, known)| known.turn.is_some())
+            .filter_map(|(session, _)| self.place(session))
+            .filter(|place| !self.requests.waits_in(place))
+            .collect()
+    }
+
+    /// Whether anything is asked or done in any conversation.
+    pub fn is_idle(&self) -> bool {
+        self.roots.values().all(|known| known.turn.is_none())
+            && self.children.values().all(|known| known.turn.is_none())
+    }
+
+    /// Requests that wait for an answer, or were answered and are not confirmed yet.
+    pub fn pending_requests(&self) -> impl Iterator<Item = &NativeId> {
+        self.requests.ids()
+    }
+
+    /// Bytes held in buffers and for tools at the moment.
+    pub fn held_bytes(&self) -> usize {
+        let known = self.roots.values().chain(self.children.values());
+        self.events.held() + known.map(Conversation::held).sum::<usize>()
+    }
+
+    /// Unreadable events since the last readable one.
+    pub fn unreadable_in_a_row(&self) -> u32 {
+        self.unreadable_in_a_row
+    }
+
+    /// The call for a person's answer. The request stays pending until opencode says that it is over.
+    ///
+    /// # Errors
+    /// [`AnswerProblem::NotPending`] if opencode does not wait for it or it was answered already, [`AnswerProblem::Unfit`] if
+    /// the answer does not fit what was asked.
+    pub fn answer(&mut self, request: &NativeId, answer: &Answer) -> Result<Call, AnswerProblem> {
+        let (id, body) = self.requests.answer(request, answer)?;
+        let pending = self.requests.get(request);
+        let question = pending.is_some_and(|one| one.opened.kind == RequestKind::UserInput);
+        let session = pending.map(|one| one.opened.thread.clone());
+        let refuses = body.get("reply").and_then(Value::as_str) == Some("reject");
+        if refuses && let Some(known) = session.and_then(|session| self.conversation_mut(&session))
+        {
+            known.rejecting = true;
+        }
+        Ok(Call::Reply {
+            request: id.as_str().unwrap_or_default().to_owned(),
+            question,
+            body,
+        })
+    }
+
+    /// opencode does not wait for a request any more that was to be answered.
+    pub fn not_pending(&mut self, request: &NativeId) -> Vec<Told> {
+        let mut out = Vec::new();
+        if let Some(pending) = self.requests.take(request) {
+            self.over.insert(request.clone(), ());
+            let kind = ProviderEventKind::RequestClosed {
+                request: request.clone(),
+                resolution: Resolution::Withdrawn,
+            };
+            tell(pending.place, kind, &mut out);
+        }
+        out
+    }
+
+    /// Whether a pending request is the one that was shown.
+    pub fn is_same_request(
+        &self,
+        request: &NativeId,
+        thread: &NativeId,
+        kind: RequestKind,
+        shown: &Subject,
+    ) -> bool {
+        self.requests.is_same(request, thread, kind, shown)
+    }
+
+    /// A conversation's state.
+    pub(super) fn conversation(&self, session: &NativeId) -> Option<&Conversation> {
+        self.roots
+            .get(session)
+            .or_else(|| self.children.get(session))
+    }
+
+    /// See [`Self::conversation`].
+    pub(super) fn conversation_mut(&mut self, session: &NativeId) -> Option<&mut Conversation> {
+        match self.roots.get_mut(session) {
+            Some(known) => Some(known),
+            None => self.children.get_mut(session),
+        }
+    }
+
+    /// The open conversation that a conversation works for, or is.
+    pub(super) fn root_of(&self, session: &NativeId) -> Option<&NativeId> {
+        let mut at = session;
+        for _ in 0..DEPTH {
+            if let Some((root, _)) = self.roots.get_key_value(at) {
+                return Some(root);
+            }
+            at = self.children.get(at)?.parent.as_ref()?;
+        }
+        None
+    }
+
+    /// Where something in a conversation happens now; `None` for one that was not opened here. What comes between two turns
+    /// belongs to the last one.
+    pub(super) fn place(&self, session: &NativeId) -> Option<NativePlace> {
+        let root = self.root_of(session)?;
+        let of_child = root != session;
+        Some(NativePlace {
+            thread: Some(session.clone()),
+            root: of_child.then(|| root.clone()),
+            turn: match self.roots.get(session) {
+                Some(known) => known.current().cloned(),
+                None => None,
+            },
+        })
+    }
+
+    /// What the thread that a conversation belongs to may do without asking.
+    pub(super) fn mode_of(&self, session: &NativeId) -> Mode {
+        self.root_of(session)
+            .and_then(|root| self.roots.get(root))
+            .map_or(Mode::Ask, |known| known.mode)
+    }
+
+    /// A conversation that works for another.
+    pub(super) fn adopt(&mut self, session: &Session, title: &str) {
+        let Some(parent) = &session.parent else {
+            return;
+        };
+        if self.roots.contains_key(&session.id)
+            || session.id == *parent
+            || self.root_of(parent).is_none()
+        {
+            return;
+        }
+        if self.children.get(&session.id).is_none() {
+            let known = Conversation::new(Some(parent.clone()), session.directory.clone());
+            self.children.insert(session.id.clone(), known);
+        }
+        if let Some(known) = self.children.get_mut(&session.id) {
+            known.title = cut(title, 512);
+        }
+    }
+
+    /// Learns the conversations that work for another, after their beginning may have been missed.
+    pub fn adopt_children(&mut self, children: &Entries) {
+        for value in &children.0 {
+            if let Some(session) = replies::session(value) {
+                self.adopt(&session, &text_or_empty(value, "title"));
+            }
+        }
+    }
+
+    /// Those of them that are known.
+    pub fn children_of(&self, children: &Entries) -> Vec<NativeId> {
+        children
+            .0
+            .iter()
+            .filter_map(|value| id_of(value, "id"))
+            .filter(|id| self.children.contains(id))
+            .collect()
+    }
+
+    fn frame(&mut self, data: &[u8], out: &mut Vec<Told>) {
+        let text = String::from_utf8_lossy(data);
+        let unreadable = |problem: String, out: &mut Vec<Told>| {
+            let raw = cut(&text, RAW_LIMIT);
+            unknown(NativePlace::default(), cut(&problem, 120), raw, out);
+        };
+        let mut value = match json(&text) {
+            Ok(Value::Object(value)) => Value::Object(value),
+            Ok(_) => {
+                self.unreadable_in_a_row = self.unreadable_in_a_row.saturating_add(1);
+                return unreadable("not a JSON object".to_owned(), out);
+            }
+            Err(error) => {
+                self.unreadable_in_a_row = self.unreadable_in_a_row.saturating_add(1);
+                return unreadable(format!("not JSON: {error}"), out);
+            }
+        };
+        self.unreadable_in_a_row = 0;
+        // The stream of all directories wraps each event.
+        if let Some(payload) = value.get_mut("payload").filter(|inner| inner.is_object()) {
+            value = payload.take();
+        }
+        let Some(name) = text_of(&value, "type") else {
+            return unreadable("an event without a type".to_owned(), out);
+        };
+        let properties = value
+            .get_mut("properties")
+            .map(Value::take)
+            .unwrap_or_default();
+        self.event(&name, &properties, &text, out);
+    }
+
+    fn event(&mut self, name: &str, told: &Value, raw: &str, out: &mut Vec<Told>) {
+        let session = id_of(told, "sessionID");
+        if let Some(session) = &session {
+            match name {
+                "message.part.delta" => return self.delta(session, told, out),
+                "message.part.updated" => {
+                    let part = told.get("part").unwrap_or(&Value::Null);
+                    return self.part(session, part, raw, out);
+                }
+                "message.updated" => {
+                    let info = told.get("info").unwrap_or(&Value::Null);
+                    return self.message(session, info, out);
+                }
+                "session.status" => return self.status(session, told, out),
+                "session.error" => return self.error(session, told, out),
+                "session.created" | "session.updated" => return self.session(told),
+                "permission.asked" | "question.asked" => {
+                    return self.ask(name == "question.asked", told, out);
+                }
+                "permission.replied" | "question.replied" | "question.rejected" => {
+                    return self.replied(session, told, out);
+                }
+                "todo.updated" => return self.todos(session, told, out),
+                _ => {}
+            }
+        }
+        match passed(name) {
+            Some((Passed::Nothing, _)) => {}
+            Some((Passed::Diagnostic, reason)) => {
+                let message = format!("{name} ({reason})");
+                let place = session
+                    .and_then(|session| self.place(&session))
+                    .unwrap_or_default();
+                tell(place, ProviderEventKind::Diagnostic { message }, out);
+            }
+            None => {
+                // An event of a conversation that is not ours is not ours either.
+                let place = match &session {
+                    Some(session) => match self.place(session) {
+                        Some(place) => place,
+                        None => return,
+                    },
+                    None => NativePlace::default(),
+                };
+                unknown(place, cut(name, 120), cut(raw, RAW_LIMIT), out);
+            }
+        }
+    }
+
+    /// What a conversation is, anew.
+    fn session(&mut self, told: &Value) {
+        let info = told.get("info").unwrap_or(&Value::Null);
+        let Some(session) = replies::session(info) else {
+            return;
+        };
+        match self.roots.get_mut(&session.id) {
+            Some(known) => known.reverted = session.reverted,
+            None => self.adopt(&session, &text_or_empty(info, "title")),
+        }
+    }
+
+    /// A conversation was idle after it had been told to stop: a turn that opencode has begun is over.
+    pub fn stopped(&mut self, session: &NativeId, turn: &NativeId) -> Vec<Told> {
+        let mut out = Vec::new();
+        if self.active_turn(session) == Some(turn) {
+            self.end_turn(session, &mut out);
+        }
+        out
+    }
+
+    /// Remembers who speaks in a message, without telling anything.
+    pub(super) fn remember(&mut self, session: &NativeId, id: &NativeId, info: &Value) {
+        if let Some(known) = self.conversation_mut(session) {
+            known.messages.insert(id.clone(), speaker(info));
+        }
+    }
+}
+
+/// An id; none that nobody would give.
+pub(super) fn id_of(value: &Value, key: &str) -> Option<NativeId> {
+    let id = value.get(key)?.as_str()?;
+    (1..=ID).contains(&id.len()).then(|| NativeId::from(id))
+}
+
+/// Whether a message is older than the conversation that it stands in.
+pub(super) fn is_copied(info: &Value, created_ms: u64) -> bool {
+    info.pointer("/time/created")
+        .and_then(Value::as_u64)
+        .is_some_and(|created| created < created_ms)
+}
+
+/// Who speaks in a message.
+pub(super) fn speaker(info: &Value) -> Speaker {
+    match text_or_empty(info, "role").as_str() {
+        "user" => Speaker::User,
+        _ if info.get("summary") == Some(&Value::Bool(true)) => Speaker::Summary,
+        _ => Speaker::Assistant,
+    }
+}
+
+fn contexts(models: &[Model]) -> BTreeMap<(String, String), u64> {
+    models
+        .iter()
+        .filter_map(|model| Some(((model.provider.clone(), model.id.clone()), model.context?)))
+        .collect()
+}
+
+/// Adds an event.
+pub(super) fn tell(place: NativePlace, kind: ProviderEventKind, out: &mut Vec<Told>) {
+    out.push(Told::Event(ProviderEvent { place, kind }));
+}
+
+/// Something that this version cannot read: shown as it is.
+pub(super) fn unknown(place: NativePlace, label: String, raw: String, out: &mut Vec<Told>) {
+    tell(place, ProviderEventKind::Unknown { label, raw }, out);
+}

@@ -1,0 +1,158 @@
+//! What is known of one conversation: its turn, its messages, its parts. Everything is bounded; the oldest is forgotten.
+
+use crate::rpc::{bounded::Bounded, growth::Growth};
+use pilothouse_domain::{
+    Mode, NativeId,
+    item::FileChange,
+    run::{RunError, Usage},
+};
+
+/// Messages of one conversation that are remembered.
+const MESSAGES: usize = 512;
+/// Parts of one conversation that are remembered.
+const PARTS: usize = 1024;
+/// Tool calls of one conversation that are remembered.
+const CALLS: usize = 512;
+
+/// Who speaks in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaker {
+    User,
+    Assistant,
+    /// The assistant, where it sums up what it forgets.
+    Summary,
+    /// Somebody in the conversation that this one is a copy of: nothing of it happens here.
+    Copied,
+}
+
+/// A part of a message that became an item.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Part {
+    pub(super) opened: bool,
+    pub(super) ended: bool,
+    /// It holds the agent's reasoning.
+    pub(super) reasoning: bool,
+    /// Output that was given on.
+    pub(super) output: Growth,
+    /// The changes that a permission showed for it.
+    pub(super) changes: Vec<FileChange>,
+    /// A person refused it.
+    pub(super) declined: bool,
+}
+
+/// A turn that goes on.
+#[derive(Debug, Clone)]
+pub(super) struct Turn {
+    /// The id of the message that started it.
+    pub(super) id: NativeId,
+    /// opencode has shown the message.
+    pub(super) seen: bool,
+    /// opencode has begun to work on it: an end that comes before is that of something else.
+    pub(super) alive: bool,
+    /// The assistant's message that is not complete.
+    pub(super) open_message: Option<NativeId>,
+    /// opencode said that it was aborted.
+    pub(super) aborted: bool,
+    /// It said so and then that it was idle, before the aborted message was complete: it says so again.
+    pub(super) ended_once: bool,
+    /// A person asked to stop it.
+    pub(super) stopping: bool,
+    /// It waits to try again.
+    pub(super) retrying: bool,
+    /// What a person refused without words ended it.
+    pub(super) refused: bool,
+    pub(super) error: Option<RunError>,
+    pub(super) usage: Usage,
+}
+
+impl Turn {
+    pub(super) fn new(id: NativeId) -> Self {
+        Self {
+            id,
+            seen: false,
+            alive: false,
+            open_message: None,
+            aborted: false,
+            ended_once: false,
+            stopping: false,
+            retrying: false,
+            refused: false,
+            error: None,
+            usage: Usage::default(),
+        }
+    }
+}
+
+/// One conversation.
+#[derive(Debug, Clone)]
+pub(super) struct Conversation {
+    /// The conversation that it works for.
+    pub(super) parent: Option<NativeId>,
+    /// What a subagent is for.
+    pub(super) title: String,
+    /// A subagent whose beginning was told, and whose end was not.
+    pub(super) announced: bool,
+    /// When it was made, Unix ms; 0 if opencode did not say.
+    pub(super) created_ms: u64,
+    /// Where it works.
+    pub(super) directory: String,
+    /// What the thread may do without asking.
+    pub(super) mode: Mode,
+    pub(super) turn: Option<Turn>,
+    /// The turn before.
+    pub(super) last: Option<NativeId>,
+    /// A refusal of ours that takes everything with it that waits in this conversation.
+    pub(super) rejecting: bool,
+    /// Messages from here on were taken back.
+    pub(super) reverted: Option<NativeId>,
+    pub(super) messages: Bounded<Speaker>,
+    pub(super) parts: Bounded<Part>,
+    /// The part of a tool call.
+    pub(super) calls: Bounded<NativeId>,
+}
+
+impl Conversation {
+    pub(super) fn new(parent: Option<NativeId>, directory: String) -> Self {
+        Self {
+            parent,
+            title: String::new(),
+            announced: false,
+            created_ms: 0,
+            directory,
+            mode: Mode::Ask,
+            turn: None,
+            last: None,
+            rejecting: false,
+            reverted: None,
+            messages: Bounded::new(MESSAGES),
+            parts: Bounded::new(PARTS),
+            calls: Bounded::new(CALLS),
+        }
+    }
+
+    /// The turn that something belongs to that comes now.
+    pub(super) fn current(&self) -> Option<&NativeId> {
+        self.turn
+            .as_ref()
+            .map(|turn| &turn.id)
+            .or(self.last.as_ref())
+    }
+
+    /// The part that a tool call became.
+    pub(super) fn part_of_call(&mut self, call: &NativeId) -> Option<(NativeId, &mut Part)> {
+        let id = self.calls.get(call)?.clone();
+        let part = self.parts.get_mut(&id)?;
+        Some((id, part))
+    }
+
+    /// Bytes held of what agents sent, about.
+    pub(super) fn held(&self) -> usize {
+        let changes = |part: &Part| -> usize {
+            part.changes
+                .iter()
+                .map(|change| change.diff.len() as usize)
+                .sum()
+        };
+        self.parts.values().map(changes).sum()
+    }
+}

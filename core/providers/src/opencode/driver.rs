@@ -1,0 +1,440 @@
+//! The thin driver: the adapter contract over one [`Link`].
+
+use super::{
+    adapter::Deadlines,
+    choice::Choice,
+    link::Link,
+    outgoing::{Call, Prompt},
+    profile,
+    replies::{CallError, Reply, Session},
+    rules::{self, Rule},
+};
+use crate::{
+    contract::{
+        AgentRuntime, Compacting, Escalation, Forking, History, InterruptError, Interrupting,
+        OpenError, OpenThread, RespondError, Response, Reverting, SendError, SendTurn, Steering,
+        TurnAccepted,
+    },
+    process::detached::DetachedProcess,
+    rpc::{CallFailure as _, asked::AnswerProblem, session::lock},
+};
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{
+    Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    provider_event::NativePlace,
+    request::AnswerDelivery,
+    run::{ErrorCode, RunError},
+    thread::Selection,
+};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+/// A running opencode.
+pub(super) struct OpencodeRuntime {
+    pub(super) link: Arc<Link>,
+    process: Arc<DetachedProcess>,
+    deadlines: Deadlines,
+    pub(super) choice: Choice,
+    /// The rules that each conversation has of ours.
+    permitted: Mutex<BTreeMap<NativeId, Vec<Rule>>>,
+    /// Taken while a turn of a conversation is being started, so that two cannot start at once.
+    starting: Mutex<BTreeMap<NativeId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Drop for OpencodeRuntime {
+    fn drop(&mut self) {
+        let _ = self.process.escalate(Escalation::Kill);
+    }
+}
+
+pub(super) fn run_error(code: ErrorCode, message: impl Into<String>) -> RunError {
+    RunError {
+        code,
+        message: message.into(),
+    }
+}
+
+impl OpencodeRuntime {
+    pub(super) fn new(
+        link: Arc<Link>,
+        process: Arc<DetachedProcess>,
+        deadlines: Deadlines,
+        choice: Choice,
+    ) -> Self {
+        Self {
+            link,
+            process,
+            deadlines,
+            choice,
+            permitted: Mutex::default(),
+            starting: Mutex::default(),
+        }
+    }
+
+    pub(super) fn process(&self) -> &DetachedProcess {
+        &self.process
+    }
+
+    pub(super) async fn handshake(
+        &mut self,
+    ) -> Result<(Vec<ProviderEvent>, hyper::body::Incoming), CallError> {
+        let health = self
+            .link
+            .patiently(Call::Health, self.deadlines.first, self.deadlines.handshake)
+            .await?;
+        let Reply::Health { version } = health else {
+            return Err(CallError::Lost);
+        };
+        if let Reply::Agents(agents) = self
+            .link
+            .patiently(Call::Agents, self.deadlines.call, self.deadlines.handshake)
+            .await?
+        {
+            self.choice.agents = agents;
+        }
+        // Without it models are not checked, and opencode is used all the same.
+        let models = self.link.call(Call::Providers).await;
+        let mut diagnostics = Vec::new();
+        match models {
+            Ok(Reply::Models(models)) => self.choice.models = models,
+            Ok(_) => {}
+            Err(error) => diagnostics.push(error.to_string()),
+        }
+        if version != profile::MEASURED_VERSION {
+            diagnostics.push(format!(
+                "opencode {version} runs; what it does was measured with {}",
+                profile::MEASURED_VERSION
+            ));
+        }
+        let stream = self.link.listen().await?;
+        let at_process = |kind| ProviderEvent {
+            place: NativePlace::default(),
+            kind,
+        };
+        let first = std::iter::once(ProviderEventKind::SessionReady {
+            incarnation: self.link.incarnation(),
+            version,
+            capabilities: profile::capabilities(),
+        })
+        .chain(
+            diagnostics
+                .into_iter()
+                .map(|message| ProviderEventKind::Diagnostic { message }),
+        )
+        .map(at_process)
+        .collect();
+        Ok((first, stream))
+    }
+
+    /// The rules of a conversation in a mode.
+    fn rules(&self, mode: Mode) -> Vec<Rule> {
+        rules::of_mode(mode, self.choice.rules(mode))
+    }
+
+    async fn open(&self, open: OpenThread) -> Result<NativeId, OpenError> {
+        if !open.cwd.is_dir() {
+            let message = format!("the workspace {} is not there", open.cwd.display());
+            return Err(OpenError::Refused {
+                error: run_error(ErrorCode::Start, message),
+            });
+        }
+        let mode = open.selection.mode;
+        let call = match &open.resume {
+            None => Call::Create {
+                directory: open.cwd.display().to_string(),
+                rules: self.rules(mode),
+            },
+            Some(session) => Call::Get {
+                session: session.clone(),
+            },
+        };
+        let session = match self.link.call(call).await {
+            Ok(Reply::Session(session)) => *session,
+            Ok(_) => return Err(strange_open()),
+            Err(error) => return Err(open_error(error, open.resume.as_ref())),
+        };
+        let resumed = open.resume.is_some();
+        if resumed && !same_place(&open.cwd, Path::new(&session.directory)) {
+            let message = format!(
+                "the conversation works in {}, not in {}",
+                session.directory,
+                open.cwd.display()
+            );
+            return Err(OpenError::Refused {
+                error: run_error(ErrorCode::Resume, message),
+            });
+        }
+        Ok(self.adopt(session, mode, resumed).await)
+    }
+
+    /// Takes a conversation up. What was missed of one that existed before is told.
+    pub(super) async fn adopt(&self, session: Session, mode: Mode, existed: bool) -> NativeId {
+        let id = session.id.clone();
+        let rules = self.rules(mode);
+        if session.rules.ends_with(&rules) {
+            lock(&self.permitted).insert(id.clone(), rules);
+        }
+        let directory = session.directory.clone();
+        self.link.with_codec(|codec| {
+            codec.open(&session);
+            codec.set_mode(&id, mode);
+        });
+        if existed && let Err(error) = self.link.synchronise(&directory, Some(&id)).await {
+            tracing::warn!(%error, conversation = %id, "what a conversation did meanwhile could not be read");
+        }
+        id
+    }
+
+    /// Brings a conversation's rules in line with the chosen mode.
+    async fn permit(&self, session: &NativeId, mode: Mode) -> Result<(), CallError> {
+        let rules = self.rules(mode);
+        if lock(&self.permitted).get(session) != Some(&rules) {
+            self.link
+                .call(Call::Permit {
+                    session: session.clone(),
+                    rules: rules.clone(),
+                })
+                .await?;
+            lock(&self.permitted).insert(session.clone(), rules);
+        }
+        self.link.with_codec(|codec| codec.set_mode(session, mode));
+        Ok(())
+    }
+
+    async fn send(&self, send: SendTurn) -> Result<TurnAccepted, SendError> {
+        let refused = |code, message: String| SendError::Refused {
+            error: run_error(code, message),
+        };
+        if let Some(attachment) = send.attachments.first() {
+            let message = format!(
+                "`{}` cannot be sent: attachments are not handed to opencode yet",
+                attachment.name
+            );
+            return Err(refused(ErrorCode::Agent, message));
+        }
+        let Selection {
+            model,
+            effort,
+            mode,
+            ..
+        } = send.selection;
+        let chosen = self
+            .choice
+            .model(model.as_deref(), effort.as_deref())
+            .map_err(|problem| refused(ErrorCode::Agent, problem))?;
+        let starting = Arc::clone(lock(&self.starting).entry(send.thread.clone()).or_default());
+        let _starting = starting.lock().await;
+        if self.process.has_exited() {
+            let message = "opencode's process has ended; nothing was sent".to_owned();
+            return Err(refused(ErrorCode::RuntimeLost, message));
+        }
+        if self
+            .link
+            .with_codec(|codec| codec.active_turn(&send.thread).is_some())
+        {
+            return Err(SendError::Busy);
+        }
+        self.permit(&send.thread, mode)
+            .await
+            .map_err(|error| match error {
+                CallError::NotFound { .. } => refused(ErrorCode::Resume, error.to_string()),
+                error => refused(ErrorCode::Agent, error.to_string()),
+            })?;
+        let prompt = Prompt {
+            session: send.thread.clone(),
+            turn: NativeId(String::new()),
+            text: send.text,
+            files: Vec::new(),
+            agent: self.choice.agent(mode).map(str::to_owned),
+            model: chosen.model,
+            variant: chosen.variant,
+        };
+        let begun = self
+            .link
+            .with_codec(|codec| codec.prompt(&send.thread, &send.client_id, now_ms(), prompt));
+        let Some(prompt) = begun else {
+            return Err(SendError::Busy);
+        };
+        let turn = prompt.turn.clone();
+        match self.link.call(Call::Prompt(Box::new(prompt))).await {
+            Ok(_) => Ok(TurnAccepted { turn: Some(turn) }),
+            Err(
+                error @ (CallError::Unreachable { .. }
+                | CallError::Refused { .. }
+                | CallError::NotFound { .. }),
+            ) => {
+                self.link
+                    .with_codec(|codec| codec.not_begun(&send.thread, &turn));
+                let code = match error {
+                    CallError::NotFound { .. } => ErrorCode::Resume,
+                    _ => ErrorCode::Agent,
+                };
+                Err(refused(code, error.to_string()))
+            }
+            // It may have been heard: what the conversation holds tells.
+            Err(_) => {
+                self.link.forget_unless_taken(send.thread, turn);
+                Err(SendError::Unknown)
+            }
+        }
+    }
+
+    async fn give(&self, response: Response) -> Result<AnswerDelivery, RespondError> {
+        let request = &response.request;
+        let lost = || match self.process.has_exited() {
+            true => RespondError::Lost,
+            false => RespondError::NotPending,
+        };
+        let call = self.link.with_codec(|codec| {
+            let same =
+                codec.is_same_request(request, &response.thread, response.kind, &response.subject);
+            match same {
+                true => codec.answer(request, &response.answer).map(Some),
+                false => Ok(None),
+            }
+        });
+        let call = match call {
+            Ok(Some(call)) => call,
+            Ok(None) | Err(AnswerProblem::NotPending { .. }) => return Err(lost()),
+            Err(AnswerProblem::Unfit { problem }) => return Err(RespondError::Unfit { problem }),
+        };
+        match self.link.call(call).await {
+            Ok(_) => Ok(AnswerDelivery::Confirmed),
+            Err(CallError::NotFound { .. }) => {
+                self.link.tell(|codec| codec.not_pending(request)).await;
+                Err(RespondError::NotPending)
+            }
+            Err(_) => Err(RespondError::Lost),
+        }
+    }
+
+    async fn stop_turn(&self, thread: NativeId, turn: NativeId) -> Result<(), InterruptError> {
+        let call = self.link.with_codec(|codec| codec.stop(&thread, &turn));
+        let Some(call) = call else {
+            return Err(InterruptError::TurnEnded);
+        };
+        match self.link.call(call).await {
+            Ok(_) => {
+                self.link.confirm_stop(thread, turn, self.deadlines.settle);
+                Ok(())
+            }
+            Err(CallError::Lost) if self.process.has_exited() => Err(InterruptError::Lost),
+            Err(error) => Err(InterruptError::NotTaken {
+                problem: error.to_string(),
+            }),
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
+pub(super) fn strange_open() -> OpenError {
+    OpenError::Refused {
+        error: run_error(
+            ErrorCode::Protocol,
+            "opencode answered with something else than a conversation",
+        ),
+    }
+}
+
+pub(super) fn open_error(error: CallError, thread: Option<&NativeId>) -> OpenError {
+    match (error, thread) {
+        (CallError::NotFound { .. }, Some(thread)) => OpenError::NotFound {
+            thread: thread.clone(),
+        },
+        (CallError::Lost, _) => OpenError::Lost,
+        (error, Some(_)) => OpenError::Refused {
+            error: error.run_error(ErrorCode::Resume),
+        },
+        (error, None) => OpenError::Refused {
+            error: error.run_error(ErrorCode::Start),
+        },
+    }
+}
+
+/// Whether two paths name the same directory.
+fn same_place(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+impl AgentRuntime for OpencodeRuntime {
+    fn capabilities(&self) -> Capabilities {
+        profile::capabilities()
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        (!self.process.has_exited()).then(|| self.process.id())
+    }
+
+    fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
+        Box::pin(self.open(open))
+    }
+
+    fn send_turn(&self, send: SendTurn) -> BoxFuture<'_, Result<TurnAccepted, SendError>> {
+        Box::pin(self.send(send))
+    }
+
+    fn respond(&self, response: Response) -> BoxFuture<'_, Result<AnswerDelivery, RespondError>> {
+        Box::pin(self.give(response))
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.link.stopping();
+            self.process.stop(self.deadlines.stop).await;
+        })
+    }
+
+    fn signal(&self, signal: Escalation) -> std::io::Result<()> {
+        self.process.escalate(signal)
+    }
+
+    fn steering(&self) -> Option<&dyn Steering> {
+        None
+    }
+
+    fn interrupting(&self) -> Option<&dyn Interrupting> {
+        Some(self)
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        Some(self)
+    }
+
+    fn pending(&self) -> Option<Vec<NativeId>> {
+        Some(
+            self.link
+                .with_codec(|codec| codec.pending_requests().cloned().collect()),
+        )
+    }
+
+    fn forking(&self) -> Option<&dyn Forking> {
+        Some(self)
+    }
+
+    fn reverting(&self) -> Option<&dyn Reverting> {
+        Some(self)
+    }
+
+    fn compacting(&self) -> Option<&dyn Compacting> {
+        Some(self)
+    }
+}
+
+impl Interrupting for OpencodeRuntime {
+    fn interrupt(
+        &self,
+        thread: NativeId,
+        turn: NativeId,
+    ) -> BoxFuture<'_, Result<(), InterruptError>> {
+        Box::pin(self.stop_turn(thread, turn))
+    }
+}

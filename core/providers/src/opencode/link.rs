@@ -1,0 +1,492 @@
+//! The connection with one opencode process: its calls, its stream of events, and what is done when the stream was cut.
+//!
+//! The stream has a sign of life every 10 s. One that is silent for longer is taken for lost; it is begun anew, and what was
+//! missed is read and compared. A process that cannot be reached for as long as [`Meters::reconnect`] is ended.
+
+use super::{
+    codec::{Codec, Told},
+    http::{EVENTS, Http, HttpError},
+    outgoing::Call,
+    replies::{CallError, Entries, Reply},
+};
+use crate::{
+    contract::{Escalation, EventSender, RuntimeEvents},
+    process::detached::DetachedProcess,
+    rpc::session::{STDERR_SHOWN, UNREADABLE_LIMIT, lock},
+};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use pilothouse_domain::{
+    Incarnation, NativeId, ProviderEvent, ProviderEventKind, provider_event::NativePlace,
+    request::LostReason,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::{mpsc, watch};
+
+/// Messages of a conversation that are read at a time.
+const MESSAGES: u32 = 400;
+/// Answers that need no person and may wait to be called.
+const CALLS: usize = 2048;
+/// Pause before the stream is begun anew; doubled up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Meters {
+    pub(super) call: Duration,
+    pub(super) silent: Duration,
+    pub(super) reconnect: Duration,
+}
+
+/// Why a stream of events is read no further.
+enum Cut {
+    /// It ended, or was silent.
+    Lost,
+    /// It is no stream of opencode's events.
+    Strange,
+}
+
+/// See the module.
+pub(super) struct Link {
+    http: Http,
+    process: Arc<DetachedProcess>,
+    incarnation: Incarnation,
+    meters: Meters,
+    codec: Mutex<Codec>,
+    /// Held while events are taken from the codec and sent, so that they are sent in the order in which it gave them.
+    outlet: tokio::sync::Mutex<EventSender>,
+    calls: Mutex<Option<mpsc::Receiver<Call>>>,
+    call: mpsc::Sender<Call>,
+    stopping: AtomicBool,
+    ended: watch::Sender<bool>,
+    /// Streams on which something was heard: opencode answers before it begins to tell, and what comes between is lost.
+    heard: watch::Sender<u64>,
+}
+
+impl Link {
+    pub(super) fn new(
+        http: Http,
+        process: Arc<DetachedProcess>,
+        incarnation: Incarnation,
+        meters: Meters,
+        events: EventSender,
+    ) -> Arc<Self> {
+        let (call, calls) = mpsc::channel(CALLS);
+        Arc::new(Self {
+            http,
+            process,
+            incarnation,
+            meters,
+            codec: Mutex::new(Codec::new()),
+            outlet: tokio::sync::Mutex::new(events),
+            calls: Mutex::new(Some(calls)),
+            call,
+            stopping: AtomicBool::new(false),
+            ended: watch::Sender::new(false),
+            heard: watch::Sender::new(0),
+        })
+    }
+
+    pub(super) fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The host ends the process.
+    pub(super) fn stopping(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Looks into the codec, or changes what tells nobody anything.
+    pub(super) fn with_codec<T>(&self, look: impl FnOnce(&mut Codec) -> T) -> T {
+        look(&mut lock(&self.codec))
+    }
+
+    /// Makes a call.
+    pub(super) async fn call(&self, call: Call) -> Result<Reply, CallError> {
+        self.call_within(call, self.meters.call).await
+    }
+
+    /// Makes a call that may take longer, or shorter.
+    pub(super) async fn call_within(
+        &self,
+        call: Call,
+        deadline: Duration,
+    ) -> Result<Reply, CallError> {
+        let name = call.name().to_owned();
+        let answer = tokio::select! {
+            answer = self.http.call(call.request(), deadline) => answer,
+            _ = self.process.exited() => return Err(CallError::Lost),
+        };
+        match answer {
+            Ok((status, body)) => lock(&self.codec).answered(&call, status, &body),
+            Err(HttpError::Unreachable(problem)) => Err(CallError::Unreachable { problem }),
+            Err(HttpError::Cut(_)) => Err(CallError::Lost),
+            Err(HttpError::TooLong) => Err(CallError::Unreadable {
+                method: name,
+                problem: "it is too long".to_owned(),
+            }),
+            Err(HttpError::Timeout) => Err(CallError::Timeout {
+                method: name,
+                seconds: deadline.as_secs(),
+            }),
+        }
+    }
+
+    /// Makes a call again and again, each try for at most `once`: those that come right after the process listens may never be
+    /// answered.
+    pub(super) async fn patiently(
+        &self,
+        call: Call,
+        once: Duration,
+        deadline: Duration,
+    ) -> Result<Reply, CallError> {
+        let began = Instant::now();
+        loop {
+            match self.call_within(call.clone(), once).await {
+                Err(
+                    error @ (CallError::Unreachable { .. }
+                    | CallError::Timeout { .. }
+                    | CallError::Lost),
+                ) => {
+                    if began.elapsed() > deadline || self.process.has_exited() {
+                        return Err(error);
+                    }
+                    tokio::time::sleep(FIRST_PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Begins to read its events.
+    pub(super) async fn listen(&self) -> Result<Incoming, CallError> {
+        self.http
+            .stream(EVENTS, self.meters.call)
+            .await
+            .map_err(|error| match error {
+                HttpError::Unreachable(problem) => CallError::Unreachable { problem },
+                _ => CallError::Lost,
+            })
+    }
+
+    /// The last messages of a conversation.
+    pub(super) async fn messages(&self, session: &NativeId) -> Result<Entries, CallError> {
+        let call = Call::Messages {
+            session: session.clone(),
+            limit: MESSAGES,
+        };
+        match self.call(call).await? {
+            Reply::Messages(messages) => Ok(messages),
+            _ => Ok(Entries::default()),
+        }
+    }
+
+    /// Tells what the codec gives.
+    pub(super) async fn tell(&self, take: impl FnOnce(&mut Codec) -> Vec<Told>) {
+        let outlet = self.outlet.lock().await;
+        let told = take(&mut lock(&self.codec));
+        self.send(&outlet, told).await;
+    }
+
+    async fn send(&self, outlet: &EventSender, told: Vec<Told>) {
+        let mut events = Vec::new();
+        for one in told {
+            match one {
+                Told::Event(mut event) => {
+                    if let ProviderEventKind::Diagnostic { message: text }
+                    | ProviderEventKind::Unknown { raw: text, .. } = &mut event.kind
+                    {
+                        *text = self.process.output().redact(text);
+                    }
+                    events.push(event);
+                }
+                Told::Do(call) => {
+                    // Waiting here could stop the stream that tells what came of it.
+                    if self.call.try_send(call).is_err() {
+                        tracing::warn!("opencode is told too much at once; an answer was dropped");
+                    }
+                }
+            }
+        }
+        if !events.is_empty() {
+            // Where nobody listens any more, events are read on and thrown away.
+            let _ = outlet
+                .send(RuntimeEvents {
+                    incarnation: self.incarnation,
+                    events,
+                })
+                .await;
+        }
+    }
+
+    /// Sends the first events and begins to work.
+    pub(super) async fn run(self: &Arc<Self>, first: Vec<ProviderEvent>, stream: Incoming) {
+        self.tell(|_| first.into_iter().map(Told::Event).collect())
+            .await;
+        if let Some(calls) = lock(&self.calls).take() {
+            tokio::spawn(Arc::clone(self).make_calls(calls));
+        }
+        tokio::spawn(Arc::clone(self).follow(stream));
+        self.hear(0).await;
+    }
+
+    /// Waits until something was heard on a stream after so many, for as long as a call may take.
+    async fn hear(&self, before: u64) {
+        let mut heard = self.heard.subscribe();
+        let first = heard.wait_for(|heard| *heard > before);
+        let _ = tokio::time::timeout(self.meters.call, first).await;
+    }
+
+    /// Makes the calls that need no person, one after another.
+    async fn make_calls(self: Arc<Self>, mut calls: mpsc::Receiver<Call>) {
+        let mut ended = self.ended.subscribe();
+        loop {
+            let call = tokio::select! {
+                _ = ended.wait_for(|ended| *ended) => return,
+                call = calls.recv() => call,
+            };
+            let Some(call) = call else { return };
+            if let Err(error) = self.call(call).await {
+                tracing::warn!(%error, "opencode was not told something");
+            }
+        }
+    }
+
+    /// Reads the stream, begins it anew when it was cut, and tells of the end of the process.
+    async fn follow(self: Arc<Self>, stream: Incoming) {
+        let mut stream = Some(stream);
+        let mut lost = None;
+        loop {
+            let cut = match stream.take() {
+                Some(body) => tokio::select! {
+                    cut = self.read(body) => cut,
+                    _ = self.process.exited() => break,
+                },
+                None => Cut::Lost,
+            };
+            if matches!(cut, Cut::Strange) {
+                lost = Some((
+                    LostReason::ProtocolError,
+                    format!("{UNREADABLE_LIMIT} unreadable events in a row; it was ended"),
+                ));
+                break;
+            }
+            tokio::select! {
+                again = self.listen_again() => stream = again,
+                _ = self.process.exited() => break,
+            }
+            if stream.is_none() {
+                lost = Some((
+                    LostReason::Unresponsive,
+                    format!(
+                        "opencode could not be reached for {} s and was ended",
+                        self.meters.reconnect.as_secs()
+                    ),
+                ));
+                break;
+            }
+            // Beside the stream: what comes meanwhile is not missed again.
+            let before = *self.heard.borrow();
+            tokio::spawn(Arc::clone(&self).catch_up(before));
+        }
+        if lost.is_some() {
+            let _ = self.process.escalate(Escalation::Kill);
+        }
+        let exit = self.process.exited().await;
+        self.ended.send_replace(true);
+        let output = self.process.output();
+        output.finished(Duration::from_secs(3)).await;
+        let (reason, what) = match lost {
+            Some(lost) => lost,
+            None if self.stopping.load(Ordering::Acquire) => {
+                (LostReason::Stopped, "the host stopped it".to_owned())
+            }
+            None => (LostReason::AgentExited, format!("opencode ended: {exit}")),
+        };
+        let wrote = output.tail(STDERR_SHOWN);
+        let detail = if wrote.is_empty() || reason == LostReason::Stopped {
+            what
+        } else {
+            format!("{what}; it wrote: {wrote}")
+        };
+        self.tell(|_| {
+            vec![Told::Event(ProviderEvent {
+                place: NativePlace::default(),
+                kind: ProviderEventKind::SessionEnded { reason, detail },
+            })]
+        })
+        .await;
+    }
+
+    /// Reads a stream until it ends.
+    async fn read(&self, mut body: Incoming) -> Cut {
+        lock(&self.codec).connected();
+        let mut first = true;
+        loop {
+            let frame = match tokio::time::timeout(self.meters.silent, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(_)) | None) | Err(_) => return Cut::Lost,
+            };
+            let Some(data) = frame.data_ref() else {
+                continue;
+            };
+            self.tell(|codec| codec.receive(data)).await;
+            if std::mem::take(&mut first) {
+                self.heard.send_modify(|heard| *heard += 1);
+            }
+            if lock(&self.codec).unreadable_in_a_row() >= UNREADABLE_LIMIT {
+                return Cut::Strange;
+            }
+        }
+    }
+
+    /// Begins the stream anew; `None` if that cannot be done in time.
+    async fn listen_again(&self) -> Option<Incoming> {
+        let began = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        while began.elapsed() < self.meters.reconnect {
+            tokio::time::sleep(pause).await;
+            if let Ok(stream) = self.listen().await {
+                return Some(stream);
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        None
+    }
+
+    /// Reads what may have been missed, in all directories that are worked in.
+    async fn catch_up(self: Arc<Self>, before: u64) {
+        self.hear(before).await;
+        let directories: std::collections::BTreeSet<String> = self.with_codec(|codec| {
+            codec
+                .opened()
+                .map(|(_, directory)| directory.to_owned())
+                .collect()
+        });
+        for directory in directories {
+            for pause in [FIRST_PAUSE, LONGEST_PAUSE, Duration::ZERO] {
+                match self.synchronise(&directory, None).await {
+                    Ok(()) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, directory, "what opencode did meanwhile could not be read");
+                    }
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// Compares what is known with what opencode says now: of one conversation, or of all in a directory that a turn goes on in.
+    pub(super) async fn synchronise(
+        &self,
+        directory: &str,
+        only: Option<&NativeId>,
+    ) -> Result<(), CallError> {
+        let at = || directory.to_owned();
+        // Before all else: what is idle now says all it has to say in what is read next.
+        let working = match self.call(Call::Status { directory: at() }).await? {
+            Reply::Working(working) => working,
+            _ => BTreeMap::new(),
+        };
+        let concerned: Vec<NativeId> = self.with_codec(|codec| {
+            codec
+                .opened()
+                .filter(|(session, place)| {
+                    only.map_or(*place == directory, |only| only == *session)
+                        && (codec.active_turn(session).is_some()
+                            || working.contains_key(*session)
+                            || only.is_some())
+                })
+                .map(|(session, _)| session.clone())
+                .collect()
+        });
+        for session in concerned {
+            let children = Call::Children {
+                session: session.clone(),
+            };
+            let children = match self.call(children).await {
+                Ok(Reply::Children(children)) => children,
+                _ => Entries::default(),
+            };
+            let messages = self.messages(&session).await?;
+            let busy = working.get(&session).copied();
+            let kids = self.with_codec(|codec| {
+                codec.adopt_children(&children);
+                codec.children_of(&children)
+            });
+            self.tell(|codec| codec.synchronise(&session, busy, &messages))
+                .await;
+            for kid in kids {
+                if let Some(busy) = working.get(&kid).copied() {
+                    let messages = self.messages(&kid).await?;
+                    self.tell(|codec| codec.synchronise(&kid, Some(busy), &messages))
+                        .await;
+                } else {
+                    self.tell(|codec| codec.synchronise(&kid, None, &Entries::default()))
+                        .await;
+                }
+            }
+        }
+        let before: Vec<NativeId> =
+            self.with_codec(|codec| codec.pending_requests().cloned().collect());
+        let permissions = self.call(Call::Permissions { directory: at() }).await?;
+        let questions = self.call(Call::Questions { directory: at() }).await?;
+        if let (Reply::Waiting(permissions), Reply::Waiting(questions)) = (permissions, questions) {
+            self.tell(|codec| {
+                codec.waiting(directory, &working, &permissions, &questions, &before)
+            })
+            .await;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a stopped turn is over: opencode says so twice, or once, or not at all.
+    pub(super) fn confirm_stop(
+        self: &Arc<Self>,
+        session: NativeId,
+        turn: NativeId,
+        after: Duration,
+    ) {
+        let link = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let directory = link.with_codec(|codec| {
+                let goes_on = codec.active_turn(&session) == Some(&turn);
+                let directory = codec
+                    .opened()
+                    .find(|(open, _)| **open == session)
+                    .map(|(_, directory)| directory.to_owned());
+                directory.filter(|_| goes_on)
+            });
+            let Some(directory) = directory else { return };
+            let status = link.call(Call::Status { directory }).await;
+            if let Ok(Reply::Working(working)) = status
+                && !working.contains_key(&session)
+            {
+                link.tell(|codec| codec.stopped(&session, &turn)).await;
+            }
+        });
+    }
+
+    /// Looks whether a prompt was heard whose answer did not come, and lets go of its turn if not.
+    pub(super) fn forget_unless_taken(self: &Arc<Self>, session: NativeId, turn: NativeId) {
+        let link = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(LONGEST_PAUSE).await;
+            if let Ok(messages) = link.messages(&session).await {
+                let taken = !Codec::messages_from(&messages, &turn).is_empty();
+                if !taken {
+                    link.with_codec(|codec| codec.not_begun(&session, &turn));
+                }
+            }
+        });
+    }
+}

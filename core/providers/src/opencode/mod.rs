@@ -1,0 +1,43 @@
+//! The opencode family: `opencode serve`, HTTP and server-sent events on loopback, one process per workspace.
+//!
+//! [`Codec`] is sans-I/O: bytes of the stream of events and HTTP answers in, events and calls out.
+//! What opencode really does is measured in `docs/agents-probes.md`. Where its interface says less than we need:
+//!
+//! - It has no turns: one goes from a person's message until the conversation is idle, and has the message's id, which is
+//!   ours ([`Codec::prompt`]) and holds the id under which the ledger knows it.
+//! - A prompt into a busy conversation is queued by opencode, with one end for both: nothing is ever sent into one.
+//! - Nothing is told twice: after the stream was cut, statuses, requests and messages are read and compared.
+//! - A stopped conversation leaves its requests in opencode's lists, and they can still be answered there: they are over here.
+
+mod adapter;
+mod catching_up;
+mod choice;
+mod codec;
+mod conversation;
+mod driver;
+mod history;
+mod http;
+mod link;
+mod operations;
+mod outgoing;
+mod parts;
+mod passed_over;
+pub mod profile;
+mod replies;
+mod requests;
+mod rules;
+mod sse;
+mod tools;
+mod turns;
+
+pub use crate::rpc::{
+    asked::{AnswerProblem, PENDING_BYTES, PENDING_REQUESTS},
+    frames::{FRAME_LIMIT, RAW_LIMIT},
+};
+pub use adapter::{Deadlines, OpencodeAdapter};
+pub use codec::{Codec, Told};
+pub use http::{Connector, Io, Plain};
+pub use outgoing::{Call, Prompt, Request};
+pub use passed_over::{PASSED_OVER, Passed};
+pub use replies::{Agent, CallError, Entries, Model, Reply, Session, Working};
+pub use rules::{Action, Rule};

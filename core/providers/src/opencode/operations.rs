@@ -1,0 +1,162 @@
+//! What can be done with a conversation besides turns: read it back, copy it, take turns back, shorten it.
+
+use super::{
+    codec::Codec,
+    driver::{OpencodeRuntime, open_error, run_error, strange_open},
+    outgoing::Call,
+    replies::{CallError, Reply},
+};
+use crate::{
+    contract::{
+        Compacting, Compaction, ForkThread, Forking, History, OpenError, RevertError, Reverting,
+        SendError,
+    },
+    rpc::CallFailure as _,
+};
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{NativeId, ProviderEvent, run::ErrorCode};
+use std::{sync::Arc, time::Duration};
+
+/// How long a compaction may take.
+const COMPACTION: Duration = Duration::from_secs(900);
+
+impl OpencodeRuntime {
+    async fn past(&self, thread: NativeId, turns: u32) -> Result<Vec<ProviderEvent>, OpenError> {
+        let failed = |error| open_error(error, Some(&thread));
+        let get = Call::Get {
+            session: thread.clone(),
+        };
+        let Reply::Session(session) = self.link.call(get).await.map_err(failed)? else {
+            return Err(strange_open());
+        };
+        let status = Call::Status {
+            directory: session.directory.clone(),
+        };
+        let working = match self.link.call(status).await.map_err(failed)? {
+            Reply::Working(working) => working.get(&thread).copied(),
+            _ => None,
+        };
+        let messages = self.link.messages(&thread).await.map_err(failed)?;
+        Ok(Codec::past(&session, working, &messages, turns))
+    }
+
+    async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
+        let failed = |error| open_error(error, Some(&fork.source));
+        let before = match &fork.through {
+            None => None,
+            Some(turn) => {
+                let messages = self.link.messages(&fork.source).await.map_err(failed)?;
+                match Codec::turn_after(&messages, turn) {
+                    Ok(next) => next,
+                    Err(problem) => {
+                        return Err(OpenError::Refused {
+                            error: run_error(ErrorCode::Agent, problem),
+                        });
+                    }
+                }
+            }
+        };
+        let call = Call::Fork {
+            session: fork.source.clone(),
+            before,
+        };
+        match self.link.call(call).await.map_err(failed)? {
+            Reply::Session(session) => Ok(self.adopt(*session, fork.selection.mode, false).await),
+            _ => Err(strange_open()),
+        }
+    }
+
+    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<(), RevertError> {
+        let failed = |error: CallError| match error {
+            CallError::Lost | CallError::Timeout { .. } | CallError::Unreachable { .. } => {
+                RevertError::Unknown
+            }
+            error => RevertError::Refused {
+                error: error.run_error(ErrorCode::Agent),
+            },
+        };
+        if self
+            .link
+            .with_codec(|codec| codec.active_turn(&thread).is_some())
+        {
+            return Err(RevertError::Busy);
+        }
+        let messages = self.link.messages(&thread).await.map_err(failed)?;
+        // The newest first: what a call that was cut off leaves is a shorter conversation, and the call can be made again.
+        for message in Codec::messages_from(&messages, &from) {
+            let call = Call::Delete {
+                session: thread.clone(),
+                message,
+            };
+            match self.link.call(call).await {
+                Ok(_) | Err(CallError::NotFound { .. }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn shorten(&self, thread: NativeId) -> Result<Compaction, SendError> {
+        let refused = |error: CallError| SendError::Refused {
+            error: error.run_error(ErrorCode::Agent),
+        };
+        if self
+            .link
+            .with_codec(|codec| codec.active_turn(&thread).is_some())
+        {
+            return Err(SendError::Busy);
+        }
+        let messages = self.link.messages(&thread).await.map_err(refused)?;
+        let model = Codec::last_model(&messages).or_else(|| self.choice.first_model());
+        let Some((provider, model)) = model else {
+            return Err(SendError::Refused {
+                error: run_error(ErrorCode::Agent, "opencode has no model to do it with"),
+            });
+        };
+        let call = Call::Summarize {
+            session: thread,
+            provider,
+            model,
+        };
+        // It answers when it is done; a refusal comes at once.
+        let link = Arc::clone(&self.link);
+        let answer = tokio::spawn(async move { link.call_within(call, COMPACTION).await });
+        match tokio::time::timeout(Duration::from_secs(1), answer).await {
+            Ok(Ok(Err(error))) => Err(refused(error)),
+            _ => Ok(Compaction::Turn { turn: None }),
+        }
+    }
+}
+
+impl History for OpencodeRuntime {
+    fn read(
+        &self,
+        thread: NativeId,
+        turns: u32,
+    ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>> {
+        Box::pin(self.past(thread, turns))
+    }
+
+    /// A prompt is accepted before it is written down: 8 of 8 that were killed right after were gone (docs/agents-probes.md).
+    fn proves_absence(&self) -> bool {
+        false
+    }
+}
+
+impl Forking for OpencodeRuntime {
+    fn fork(&self, fork: ForkThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
+        Box::pin(self.copy(fork))
+    }
+}
+
+impl Reverting for OpencodeRuntime {
+    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+        Box::pin(self.take_back(thread, from))
+    }
+}
+
+impl Compacting for OpencodeRuntime {
+    fn compact(&self, thread: NativeId) -> BoxFuture<'_, Result<Compaction, SendError>> {
+        Box::pin(self.shorten(thread))
+    }
+}

@@ -1,0 +1,290 @@
+//! Answers to calls of ours.
+
+use super::{
+    outgoing::Call,
+    rules::{self, Rule},
+};
+use crate::rpc::{
+    CallFailure,
+    frames::{cut, json, list, text_of, text_or_empty},
+};
+use pilothouse_domain::NativeId;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Bytes of opencode's words in an error.
+const WORDS: usize = 1024;
+/// Models that are remembered.
+const MODELS: usize = 4096;
+/// Agents that are remembered.
+const AGENTS: usize = 256;
+
+/// What a call gave.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// It is there.
+    Health {
+        /// Its version.
+        version: String,
+    },
+    /// Its agents, by name.
+    Agents(BTreeMap<String, Agent>),
+    /// Its models.
+    Models(Vec<Model>),
+    /// A conversation.
+    Session(Box<Session>),
+    /// Conversations that do something now; the others are idle.
+    Working(BTreeMap<NativeId, Working>),
+    /// Permissions or questions that wait, for [`super::Codec::waiting`].
+    Waiting(Entries),
+    /// Messages, for [`super::Codec::synchronise`] and [`super::Codec::past`].
+    Messages(Entries),
+    /// Conversations that work for another, for [`super::Codec::adopt_children`].
+    Children(Entries),
+    /// Taken.
+    Done,
+}
+
+/// Entries of a list as opencode writes them: only the codec looks into them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Entries(pub(super) Vec<Value>);
+
+/// What a conversation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Working {
+    /// It works.
+    Busy,
+    /// It waits to try again.
+    Retrying,
+}
+
+/// An agent of opencode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// Whether a person can choose it.
+    pub primary: bool,
+    /// What it may do without asking.
+    pub rules: Vec<Rule>,
+}
+
+/// A model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    /// Who serves it.
+    pub provider: String,
+    /// Its id there.
+    pub id: String,
+    /// Its variants, which are its efforts.
+    pub variants: Vec<String>,
+    /// Size of its context, tokens.
+    pub context: Option<u64>,
+    /// Whether it takes images.
+    pub images: bool,
+}
+
+/// A conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Its id.
+    pub id: NativeId,
+    /// Where it works.
+    pub directory: String,
+    /// The conversation that it works for.
+    pub parent: Option<NativeId>,
+    /// When it was made, Unix ms; 0 if opencode does not say.
+    pub created_ms: u64,
+    /// Its own rules, in order.
+    pub rules: Vec<Rule>,
+    /// Messages from this one on were taken back and are still there.
+    pub reverted: Option<NativeId>,
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// There is no such conversation, message or request.
+    #[error("opencode has no such thing: {message}")]
+    NotFound {
+        /// Its words.
+        message: String,
+    },
+    /// It refused.
+    #[error("opencode refused {method}: {message} (HTTP {status})")]
+    Refused {
+        /// The call's name.
+        method: String,
+        /// HTTP's number.
+        status: u16,
+        /// Its words.
+        message: String,
+    },
+    /// The answer could not be read.
+    #[error("opencode's answer to {method} could not be read: {problem}")]
+    Unreadable {
+        /// The call's name.
+        method: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No answer came in time.
+    #[error("opencode did not answer {method} within {seconds} s")]
+    Timeout {
+        /// The call's name.
+        method: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// It could not be reached: nothing was said.
+    #[error("opencode could not be reached: {problem}")]
+    Unreachable {
+        /// What the system says.
+        problem: String,
+    },
+    /// The connection or the process ended before it answered.
+    #[error("opencode ended before it answered")]
+    Lost,
+}
+
+impl CallFailure for CallError {
+    fn lost() -> Self {
+        Self::Lost
+    }
+
+    fn timeout(method: String, seconds: u64) -> Self {
+        Self::Timeout { method, seconds }
+    }
+}
+
+/// Reads an HTTP answer.
+pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallError> {
+    let text = String::from_utf8_lossy(body);
+    if !(200..300).contains(&status) {
+        let message = words(&text);
+        return Err(match status {
+            404 => CallError::NotFound { message },
+            status => CallError::Refused {
+                method: call.name().to_owned(),
+                status,
+                message,
+            },
+        });
+    }
+    let unreadable = |problem: String| CallError::Unreadable {
+        method: call.name().to_owned(),
+        problem: cut(&problem, 200),
+    };
+    if matches!(
+        call,
+        Call::Prompt(_)
+            | Call::Abort { .. }
+            | Call::Permit { .. }
+            | Call::Reply { .. }
+            | Call::Delete { .. }
+            | Call::Summarize { .. }
+    ) {
+        return Ok(Reply::Done);
+    }
+    let mut value = json(&text).map_err(|error| unreadable(error.to_string()))?;
+    let shape = |what: &str| unreadable(format!("it is no {what}"));
+    match call {
+        Call::Health => Ok(Reply::Health {
+            version: text_of(&value, "version")
+                .map_or_else(|| "unknown".to_owned(), |version| cut(&version, 64)),
+        }),
+        Call::Agents => Ok(Reply::Agents(agents(&value).ok_or_else(|| shape("list"))?)),
+        Call::Providers => Ok(Reply::Models(models(&value))),
+        Call::Create { .. } | Call::Get { .. } | Call::Fork { .. } => session(&value)
+            .map(|session| Reply::Session(Box::new(session)))
+            .ok_or_else(|| shape("conversation")),
+        Call::Status { .. } => working(&value)
+            .map(Reply::Working)
+            .ok_or_else(|| shape("object")),
+        _ => {
+            let Some(entries) = value.as_array_mut() else {
+                return Err(shape("list"));
+            };
+            let entries = Entries(std::mem::take(entries));
+            Ok(match call {
+                Call::Messages { .. } => Reply::Messages(entries),
+                Call::Children { .. } => Reply::Children(entries),
+                _ => Reply::Waiting(entries),
+            })
+        }
+    }
+}
+
+/// An error's words: opencode writes them in two shapes.
+fn words(text: &str) -> String {
+    let told = json(text).ok().and_then(|value| {
+        text_of(&value, "message").or_else(|| text_of(value.get("data")?, "message"))
+    });
+    cut(&told.unwrap_or_else(|| text.to_owned()), WORDS)
+}
+
+fn agents(value: &Value) -> Option<BTreeMap<String, Agent>> {
+    let read = value.as_array()?.iter().take(AGENTS).filter_map(|agent| {
+        let hidden = agent.get("hidden") == Some(&Value::Bool(true));
+        let known = Agent {
+            primary: !hidden && text_or_empty(agent, "mode") != "subagent",
+            rules: rules::read(agent, "permission"),
+        };
+        Some((text_of(agent, "name")?, known))
+    });
+    Some(read.collect())
+}
+
+fn models(value: &Value) -> Vec<Model> {
+    let mut models = Vec::new();
+    for provider in list(value, "providers") {
+        let name = text_or_empty(provider, "id");
+        let of_provider = provider.get("models").and_then(Value::as_object);
+        for (id, model) in of_provider.into_iter().flatten() {
+            if models.len() == MODELS {
+                return models;
+            }
+            let variants = model.get("variants").and_then(Value::as_object);
+            models.push(Model {
+                provider: name.clone(),
+                id: id.clone(),
+                variants: variants
+                    .into_iter()
+                    .flat_map(|variants| variants.keys().take(32).cloned())
+                    .collect(),
+                context: model.pointer("/limit/context").and_then(Value::as_u64),
+                images: model.pointer("/capabilities/input/image") == Some(&Value::Bool(true)),
+            });
+        }
+    }
+    models
+}
+
+/// Reads a conversation's description.
+pub(super) fn session(value: &Value) -> Option<Session> {
+    let id = text_of(value, "id").filter(|id| !id.is_empty())?;
+    Some(Session {
+        id: NativeId(id),
+        directory: text_or_empty(value, "directory"),
+        parent: text_of(value, "parentID").map(NativeId),
+        created_ms: value
+            .pointer("/time/created")
+            .and_then(Value::as_u64)
+            .unwrap_or(0),
+        rules: rules::read(value, "permission"),
+        reverted: value
+            .get("revert")
+            .and_then(|revert| text_of(revert, "messageID"))
+            .map(NativeId),
+    })
+}
+
+fn working(value: &Value) -> Option<BTreeMap<NativeId, Working>> {
+    let read = value.as_object()?.iter().filter_map(|(session, status)| {
+        let working = match text_or_empty(status, "type").as_str() {
+            "idle" => return None,
+            "retry" => Working::Retrying,
+            _ => Working::Busy,
+        };
+        Some((NativeId(session.clone()), working))
+    });
+    Some(read.collect())
+}

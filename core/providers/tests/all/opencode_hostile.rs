@@ -1,0 +1,360 @@
+//! Bytes that no opencode would send: bounded memory, a clean state, a message.
+
+use crate::{
+    fuzz::{anything, mutate},
+    mutate::rounds,
+    opencode_replay::{is_event, names, sse},
+    replay::load_of,
+};
+use pilothouse_domain::{NativeId, ProviderEventKind, provider::TurnStatus};
+use pilothouse_providers::opencode::{
+    Call, Codec, FRAME_LIMIT, PENDING_BYTES, PENDING_REQUESTS, RAW_LIMIT, Session, Told,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::OnceLock;
+
+/// What the codec may hold whatever comes: an event that is not whole yet, and what it remembers.
+const HELD: usize = FRAME_LIMIT + 8 * 1024 * 1024;
+const SESSION: &str = "ses_1";
+
+fn session() -> NativeId {
+    NativeId::from(SESSION)
+}
+
+/// A codec with one conversation, in which a turn goes on.
+fn codec() -> Codec {
+    let mut codec = Codec::new();
+    codec.open(&Session {
+        id: session(),
+        directory: "/w".to_owned(),
+        parent: None,
+        created_ms: 0,
+        rules: Vec::new(),
+        reverted: None,
+    });
+    assert!(codec.prompted(&session(), NativeId::from("msg_1")));
+    let begun = tell(
+        &mut codec,
+        "message.updated",
+        json!({"sessionID": SESSION, "info": {"id": "msg_1", "role": "user", "time": {"created": 1}}}),
+    );
+    assert!(matches!(
+        kinds(&begun)[..],
+        [ProviderEventKind::TurnStarted]
+    ));
+    status(&mut codec, "busy");
+    codec
+}
+
+fn event(name: &str, properties: Value) -> Vec<u8> {
+    let event = json!({"id": "evt_1", "type": name, "properties": properties});
+    format!("data: {event}\n\n").into_bytes()
+}
+
+fn tell(codec: &mut Codec, name: &str, properties: Value) -> Vec<Told> {
+    codec.receive(&event(name, properties))
+}
+
+fn status(codec: &mut Codec, kind: &str) -> Vec<Told> {
+    tell(
+        codec,
+        "session.status",
+        json!({"sessionID": SESSION, "status": {"type": kind}}),
+    )
+}
+
+fn kinds(told: &[Told]) -> Vec<&ProviderEventKind> {
+    told.iter()
+        .filter_map(|one| match one {
+            Told::Event(event) => Some(&event.kind),
+            Told::Do(_) => None,
+        })
+        .collect()
+}
+
+fn permission(id: &str, command: &str) -> Value {
+    json!({"id": id, "sessionID": SESSION, "permission": "bash", "patterns": [command],
+           "metadata": {"command": command}, "always": []})
+}
+
+#[test]
+fn an_event_of_a_hundred_megabytes_is_skipped_in_bounded_memory_and_the_next_is_read() {
+    let mut codec = codec();
+    codec.receive(b"data: ");
+    let piece = vec![b'x'; 1024 * 1024];
+    for _ in 0..100 {
+        assert!(codec.receive(&piece).is_empty());
+        assert!(codec.held_bytes() <= FRAME_LIMIT + RAW_LIMIT);
+    }
+    let end = codec.receive(b"\n\n");
+    let [ProviderEventKind::Unknown { label, raw }] = &kinds(&end)[..] else {
+        panic!("{end:?}")
+    };
+    assert!(
+        label.contains("1048576") && raw.len() <= RAW_LIMIT,
+        "{label}"
+    );
+    assert_eq!(
+        codec.active_turn(&session()),
+        Some(&NativeId::from("msg_1"))
+    );
+    assert!(matches!(
+        kinds(&status(&mut codec, "idle"))[..],
+        [ProviderEventKind::TurnEnded {
+            status: TurnStatus::Completed,
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn deep_nesting_broken_text_and_what_is_no_event_are_told_and_the_next_is_read() {
+    let mut codec = codec();
+    let deep = format!("data: {}{}\n\n", "[".repeat(10_000), "]".repeat(10_000));
+    for bytes in [
+        deep.as_bytes(),
+        b"data: {\"type\":5}\n\n",
+        b"data: {}\n\n",
+        b"data: 7\n\n",
+        b"data:\n\n",
+        b"data: {\"type\":\"never.heard.of\",\"properties\":{\"sessionID\":\"ses_1\"}}\n\n",
+    ] {
+        let told = codec.receive(bytes);
+        assert!(
+            matches!(kinds(&told)[..], [ProviderEventKind::Unknown { .. }]),
+            "{told:?}"
+        );
+    }
+    let broken = b"data: {\"type\":\"message.part.delta\",\"properties\":{\"sessionID\":\"ses_1\",\"messageID\":\"m\",\"partID\":\"p\",\"field\":\"text\",\"delta\":\"a\xff\\ud800b\\u001b[2J\"}}\n\n";
+    let told = codec.receive(broken);
+    let [ProviderEventKind::ItemAppended { text, .. }] = &kinds(&told)[..] else {
+        panic!("{told:?}")
+    };
+    // Terminal escapes are kept as they came; whoever shows them hides them.
+    assert_eq!(text, "a\u{fffd}\u{fffd}b\u{1b}[2J");
+}
+
+#[test]
+fn a_hundred_thousand_requests_are_refused_beyond_a_bound_and_each_is_answered() {
+    let mut codec = codec();
+    let (mut opened, mut refused) = (0, 0);
+    for number in 0..100_000 {
+        let id = format!("per_{number}");
+        for one in tell(&mut codec, "permission.asked", permission(&id, "ls")) {
+            match one {
+                Told::Event(event) => {
+                    opened += usize::from(matches!(
+                        event.kind,
+                        ProviderEventKind::RequestOpened { .. }
+                    ));
+                }
+                Told::Do(Call::Reply { request, body, .. }) => {
+                    assert_eq!((request, body), (id.clone(), json!({"reply": "reject"})));
+                    refused += 1;
+                }
+                Told::Do(call) => panic!("{call:?}"),
+            }
+        }
+    }
+    assert_eq!(opened, PENDING_REQUESTS);
+    assert_eq!(refused, 100_000 - PENDING_REQUESTS);
+    // They are over with the turn.
+    status(&mut codec, "idle");
+    assert_eq!(codec.pending_requests().count(), 0);
+}
+
+#[test]
+fn large_requests_are_held_in_bounded_memory_and_never_approvable_in_one_tap() {
+    let mut codec = codec();
+    let command = "x".repeat(1024 * 1024);
+    let mut shown = 0;
+    for number in 0..1000 {
+        let id = format!("per_{number}");
+        let told = tell(&mut codec, "permission.asked", permission(&id, &command));
+        for kind in kinds(&told) {
+            if let ProviderEventKind::RequestOpened { subject, .. } = kind {
+                assert!(
+                    subject.incomplete && subject.command.as_ref().unwrap().len() <= 128 * 1024
+                );
+                shown += subject.command.as_ref().unwrap().len();
+            }
+        }
+    }
+    assert!(shown > 0 && shown <= PENDING_BYTES + 128 * 1024, "{shown}");
+}
+
+#[test]
+fn ids_that_lie_change_nothing_of_others() {
+    let mut codec = codec();
+    tell(&mut codec, "permission.asked", permission("per_1", "ls"));
+    let lies = [
+        // Answered in the name of another conversation, of one that is not ours, of none.
+        (
+            "permission.replied",
+            json!({"sessionID": "ses_2", "requestID": "per_1", "reply": "once"}),
+        ),
+        (
+            "session.status",
+            json!({"sessionID": "ses_2", "status": {"type": "idle"}}),
+        ),
+        (
+            "session.error",
+            json!({"sessionID": "ses_2", "error": {"name": "MessageAbortedError"}}),
+        ),
+        // A subagent of itself, and of one that nobody knows.
+        (
+            "session.created",
+            json!({"sessionID": SESSION, "info": {"id": SESSION, "parentID": SESSION}}),
+        ),
+        (
+            "session.created",
+            json!({"sessionID": "ses_3", "info": {"id": "ses_3", "parentID": "ses_4"}}),
+        ),
+        (
+            "session.created",
+            json!({"sessionID": "ses_4", "info": {"id": "ses_4", "parentID": "ses_3"}}),
+        ),
+        (
+            "message.updated",
+            json!({"sessionID": "ses_3", "info": {"id": "m", "role": "assistant"}}),
+        ),
+        (
+            "permission.asked",
+            json!({"id": "per_9", "sessionID": "ses_3", "permission": "bash", "patterns": [], "metadata": {}, "always": []}),
+        ),
+    ];
+    for (name, properties) in lies {
+        let told = tell(&mut codec, name, properties.clone());
+        assert!(told.is_empty(), "{name} {properties}: {told:?}");
+    }
+    assert_eq!(codec.pending_requests().count(), 1);
+    assert!(codec.active_turn(&session()).is_some());
+    // One whose id nobody would give is told as it is.
+    let long = "i".repeat(100_000);
+    let told = tell(&mut codec, "permission.asked", permission(&long, "ls"));
+    assert!(
+        matches!(kinds(&told)[..], [ProviderEventKind::Unknown { .. }]),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn conversations_messages_parts_and_calls_without_end_are_held_in_bounded_memory() {
+    let mut codec = codec();
+    let body = "z".repeat(60 * 1024);
+    for number in 0..3000 {
+        let child = format!("ses_kid_{number}");
+        tell(
+            &mut codec,
+            "session.created",
+            json!({"sessionID": child, "info": {"id": child, "parentID": SESSION, "title": body}}),
+        );
+        let message = format!("msg_{number}");
+        tell(
+            &mut codec,
+            "message.updated",
+            json!({"sessionID": SESSION, "info": {"id": message, "role": "assistant", "parentID": "msg_1"}}),
+        );
+        tell(
+            &mut codec,
+            "message.part.updated",
+            json!({"sessionID": SESSION, "part": {"id": format!("prt_{number}"), "messageID": message, "type": "tool",
+                "tool": "write", "callID": format!("call_{number}"),
+                "state": {"status": "running", "input": {"filePath": "/a", "content": body}}}}),
+        );
+        let mut asked = permission(&format!("per_{number}"), "x");
+        asked["permission"] = json!("edit");
+        asked["metadata"] = json!({"filepath": "/a", "diff": body});
+        asked["tool"] = json!({"messageID": message, "callID": format!("call_{number}")});
+        tell(&mut codec, "permission.asked", asked);
+        assert!(codec.held_bytes() <= HELD, "after {number}");
+    }
+}
+
+/// All events of the recordings.
+fn frames() -> &'static Vec<Value> {
+    static FRAMES: OnceLock<Vec<Value>> = OnceLock::new();
+    FRAMES.get_or_init(|| {
+        names()
+            .iter()
+            .flat_map(|name| load_of("opencode", name))
+            .filter(|record| is_event(record) && record.frame.is_object())
+            .map(|record| record.frame)
+            .collect()
+    })
+}
+
+/// A codec with the conversations of the recordings open.
+fn open_to_all() -> Codec {
+    let mut codec = Codec::new();
+    for frame in frames() {
+        if let Some(id) = frame["properties"]["sessionID"].as_str()
+            && frame["properties"]["info"]["parentID"].is_null()
+        {
+            codec.open(&Session {
+                id: NativeId::from(id),
+                directory: "/w".to_owned(),
+                parent: None,
+                created_ms: 0,
+                rules: Vec::new(),
+                reverted: None,
+            });
+        }
+    }
+    codec
+}
+
+fn bounded(told: &[Told]) -> bool {
+    kinds(told).iter().all(|kind| match kind {
+        ProviderEventKind::Unknown { label, raw } => label.len() <= 200 && raw.len() <= RAW_LIMIT,
+        _ => true,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_mutation_of_recorded_events_makes_the_codec_panic(
+        picks in proptest::collection::vec((any::<prop::sample::Index>(), proptest::collection::vec(any::<u8>(), 1..7), anything()), 1..40)
+    ) {
+        let mut codec = open_to_all();
+        for (pick, walk, with) in picks {
+            let mut frame = frames()[pick.index(frames().len())].clone();
+            mutate(&mut frame, &walk, &with);
+            let told = codec.receive(format!("data: {frame}\n\n").as_bytes());
+            prop_assert!(bounded(&told));
+        }
+        prop_assert!(codec.held_bytes() <= HELD);
+    }
+}
+
+#[test]
+fn recordings_with_bytes_changed_lost_and_doubled_are_read_without_a_panic() {
+    let bytes: Vec<u8> = load_of("opencode", "08_children")
+        .iter()
+        .filter(|record| is_event(record))
+        .flat_map(sse)
+        .collect();
+    rounds(200, |dice| {
+        let mut damaged = bytes.clone();
+        for _ in 0..1 + dice.below(20) {
+            let at = dice.below(damaged.len());
+            match dice.below(3) {
+                0 => damaged[at] = dice.below(256) as u8,
+                1 => drop(damaged.drain(at..(at + dice.below(300)).min(damaged.len()))),
+                _ => {
+                    let end = (at + dice.below(300)).min(damaged.len());
+                    let twice = damaged[at..end].to_vec();
+                    damaged.splice(at..at, twice);
+                }
+            }
+        }
+        let mut codec = open_to_all();
+        for piece in damaged.chunks(1 + dice.below(4000)) {
+            assert!(bounded(&codec.receive(piece)));
+        }
+        assert!(codec.held_bytes() <= HELD);
+    });
+}

@@ -1,0 +1,297 @@
+//! Programs that claim to be opencode, and a real one whose connections are cut or whose host is gone.
+
+use crate::{
+    opencode_stage::{World, adapter, launch, opencode, run},
+    support::{PATIENCE, root, say},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use pilothouse_domain::{NativeId, ProviderEventKind, provider::TurnStatus, request::LostReason};
+use pilothouse_providers::{
+    contract::{
+        AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RuntimeEvents, SendError,
+        StartError,
+    },
+    opencode::{Deadlines, OpencodeAdapter},
+    process::detached::{DetachedRecord, EXTENSION},
+};
+use serde_json::json;
+use std::{os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::mpsc,
+};
+
+type Events = mpsc::Receiver<RuntimeEvents>;
+
+fn fake(dir: &TempDir, mode: &str) -> Launch {
+    std::fs::create_dir_all(dir.path().join("workspace")).unwrap();
+    let program = root().join("tests/support/fake-opencode.mjs");
+    Launch {
+        command: vec![
+            "node".to_owned(),
+            program.display().to_string(),
+            mode.to_owned(),
+        ],
+        env: Default::default(),
+        ..launch(dir.path(), 1)
+    }
+}
+
+fn short() -> OpencodeAdapter {
+    OpencodeAdapter::with_deadlines(Deadlines {
+        handshake: Duration::from_secs(3),
+        first: Duration::from_millis(300),
+        call: Duration::from_secs(2),
+        silent: Duration::from_secs(20),
+        reconnect: Duration::from_secs(1),
+        ..Deadlines::default()
+    })
+}
+
+async fn start(dir: &TempDir, mode: &str) -> Result<(Arc<dyn AgentRuntime>, Events), StartError> {
+    let (sender, events) = mpsc::channel(64);
+    let runtime = short().start(fake(dir, mode), sender).await?;
+    Ok((runtime, events))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_never_listens_never_answers_refuses_or_answers_without_end_is_not_started_and_ended()
+ {
+    for (mode, said) in [
+        ("mute", "did not say where it listens"),
+        ("silent", "did not answer"),
+        ("denies", "not today"),
+        ("huge", "too long"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let Err(StartError::Handshake { problem, .. }) = start(&dir, mode).await else {
+            panic!("{mode} was started, or could not be spawned")
+        };
+        assert!(problem.contains(said), "{mode}: {problem}");
+        // Its process and its record are gone.
+        let left: Vec<_> = std::fs::read_dir(dir.path().join("agents"))
+            .unwrap()
+            .flatten()
+            .map(|file| file.file_name())
+            .filter(|name| name.to_string_lossy().ends_with(EXTENSION))
+            .collect();
+        assert!(left.is_empty(), "{mode}: {left:?}");
+    }
+}
+
+async fn end_of(events: &mut Events) -> (LostReason, String) {
+    let end = async {
+        loop {
+            let batch = events.recv().await.expect("its end is told");
+            for event in batch.events {
+                if let ProviderEventKind::SessionEnded { reason, detail } = event.kind {
+                    return (reason, detail);
+                }
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, end).await.expect("it ends")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_whose_stream_is_garbage_or_that_cannot_be_reached_again_is_ended_with_the_reason() {
+    for (mode, wanted) in [
+        ("garbage", LostReason::ProtocolError),
+        ("gone", LostReason::Unresponsive),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (runtime, mut events) = start(&dir, mode).await.unwrap();
+        let (reason, detail) = end_of(&mut events).await;
+        assert_eq!(reason, wanted, "{mode}: {detail}");
+        assert_eq!(runtime.process_id(), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_that_is_never_answered_is_unknown_and_the_conversation_can_be_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, _events) = start(&dir, "deaf").await.unwrap();
+    let open = OpenThread {
+        resume: None,
+        cwd: dir.path().join("workspace"),
+        selection: selection(),
+    };
+    let thread = runtime.open_thread(open).await.unwrap();
+    let send = message(&thread);
+    assert_eq!(
+        runtime.send_turn(send.clone()).await,
+        Err(SendError::Unknown)
+    );
+    // It is not in the conversation: after a look at it another may be sent.
+    let again = async {
+        while runtime.send_turn(send.clone()).await == Err(SendError::Busy) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again)
+        .await
+        .expect("it is let go of");
+}
+
+fn selection() -> pilothouse_domain::thread::Selection {
+    pilothouse_domain::thread::Selection {
+        agent: "opencode".into(),
+        model: None,
+        effort: None,
+        mode: pilothouse_domain::Mode::Ask,
+    }
+}
+
+fn message(thread: &NativeId) -> pilothouse_providers::contract::SendTurn {
+    pilothouse_providers::contract::SendTurn {
+        thread: thread.clone(),
+        client_id: "m".to_owned(),
+        text: "hello".to_owned(),
+        attachments: Vec::new(),
+        selection: selection(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_23_a_host_that_takes_up_a_running_opencode_shows_what_it_asks_before_any_live_event()
+{
+    let mut world = World::start(json!({
+        "ask": [run("touch x"), say("went on")],
+    }))
+    .await;
+    let thread = world.open(None).await;
+    let turn = world.send(&thread, "[[script:ask]]").await;
+    let first = world.request().await;
+    let record = world
+        .dir
+        .path()
+        .join("agents/one")
+        .with_extension(EXTENSION);
+    let mode = std::fs::metadata(&record).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "only its user may read the secret");
+    assert!(DetachedRecord::read(&record).unwrap().is_alive());
+
+    // The host that started it is gone, without having ended it.
+    let pid = world.runtime.process_id();
+    std::mem::forget(Arc::clone(&world.runtime));
+    let (sender, events) = mpsc::channel(64);
+    let launch = launch(world.dir.path(), world.model.port);
+    let taken_up = adapter().attach(launch, record, sender).await.unwrap();
+    assert_eq!(taken_up.process_id(), pid);
+    world.take(taken_up, events);
+    assert_eq!(world.open(Some(thread.clone())).await, thread);
+    let second = world.request().await;
+    assert_eq!(
+        (&second.request, &second.subject),
+        (&first.request, &first.subject)
+    );
+    assert_eq!(world.runtime.pending(), Some(vec![second.request.clone()]));
+    let past = world
+        .runtime
+        .history()
+        .unwrap()
+        .read(thread.clone(), 8)
+        .await
+        .unwrap();
+    assert!(
+        past.iter()
+            .any(|event| event.kind == ProviderEventKind::TurnStarted
+                && event.place.turn.as_ref() == Some(&turn))
+    );
+    assert!(
+        !past
+            .iter()
+            .any(|event| matches!(event.kind, ProviderEventKind::TurnEnded { .. }))
+    );
+    world.choose(&second, "once").await;
+    assert_eq!(world.turn_end().await, (TurnStatus::Completed, None));
+    assert!(world.workspace().join("x").exists());
+    world.runtime.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_asked_and_said_while_the_stream_was_cut_is_shown_when_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let cut = dir.path().join("cut");
+    let proxy = root().join("tests/support/opencode-proxy.mjs");
+    let command = vec![
+        "node".to_owned(),
+        proxy.display().to_string(),
+        cut.display().to_string(),
+        opencode().to_owned(),
+        "serve".to_owned(),
+    ];
+    let mut world = World::start_as(
+        json!({"ask": [
+            {"text": "first", "hold": "asks", "tools": [{"name": "bash", "args": {"command": "touch x", "description": "d"}}]},
+            {"text": "second", "hold": "ends"},
+        ]}),
+        command,
+    )
+    .await;
+    let thread = world.open(None).await;
+    let turn = world.send(&thread, "[[script:ask]]").await;
+    world
+        .until("the turn", |event| {
+            (event.kind == ProviderEventKind::TurnStarted).then_some(())
+        })
+        .await;
+    std::fs::write(&cut, "").unwrap();
+    world.model.release("asks");
+    behind(&world, &cut, "/permission", |said| said.contains("per_")).await;
+    std::fs::remove_file(&cut).unwrap();
+    let asked = world.request().await;
+    assert_eq!(asked.subject.command.as_deref(), Some("touch x"));
+    world.choose(&asked, "once").await;
+    world
+        .until("the command", |event| match &event.kind {
+            ProviderEventKind::RequestClosed { .. } => Some(()),
+            _ => None,
+        })
+        .await;
+    std::fs::write(&cut, "").unwrap();
+    world.model.release("ends");
+    behind(&world, &cut, "/session/status", |said| said.contains("{}")).await;
+    std::fs::remove_file(&cut).unwrap();
+    assert_eq!(world.turn_end().await, (TurnStatus::Completed, None));
+    assert!(
+        world
+            .seen
+            .iter()
+            .all(|event| event.place.turn.as_ref().is_none_or(|of| *of == turn))
+    );
+}
+
+/// Asks opencode itself, behind its proxy, until it says what is wanted.
+async fn behind(world: &World, cut: &Path, path: &str, wanted: impl Fn(&str) -> bool) {
+    let port = std::fs::read_to_string(cut.with_extension("port")).unwrap();
+    let record = world
+        .dir
+        .path()
+        .join("agents/one")
+        .with_extension(EXTENSION);
+    let secret = DetachedRecord::read(&record).unwrap().secret;
+    let word = STANDARD.encode(format!("opencode:{secret}"));
+    let ask = async {
+        loop {
+            let mut stream = TcpStream::connect(("127.0.0.1", port.parse::<u16>().unwrap()))
+                .await
+                .unwrap();
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {word}\r\nConnection: close\r\n\r\n"
+            );
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut said = String::new();
+            stream.read_to_string(&mut said).await.unwrap();
+            if wanted(said.trim_end()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ask)
+        .await
+        .expect("opencode comes to it");
+}

@@ -1,0 +1,283 @@
+//! A real opencode in a private home against the scripted model on a free port.
+
+use crate::support::{Asked, Model, PATIENCE, root};
+use pilothouse_domain::{
+    Answer, Incarnation, Mode, NativeId, OptionId, ProviderEvent, ProviderEventKind,
+    provider::TurnStatus, request::AnswerDelivery, run::RunError, thread::Selection,
+};
+use pilothouse_providers::{
+    contract::{AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RuntimeEvents, SendTurn},
+    opencode::{Deadlines, OpencodeAdapter},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+/// The pinned opencode. Without it these tests fail: a skipped test shows nothing.
+pub(crate) fn opencode() -> &'static str {
+    static OPENCODE: OnceLock<String> = OnceLock::new();
+    OPENCODE.get_or_init(|| {
+        std::env::var("PILOTHOUSE_OPENCODE").unwrap_or_else(|_| {
+            let output = Command::new(root().join("scripts/agents"))
+                .arg("opencode")
+                .stderr(Stdio::inherit())
+                .output()
+                .expect("scripts/agents runs");
+            assert!(output.status.success(), "opencode could not be installed");
+            let text = String::from_utf8(output.stdout).unwrap();
+            text.lines().last().expect("it prints a path").to_owned()
+        })
+    })
+}
+
+/// A private home of opencode, and what its environment must be. The configuration is opencode's own default: it allows
+/// everything, so that what asks does so because of Pilothouse.
+pub(crate) fn home(dir: &Path, model_port: u16) -> BTreeMap<String, String> {
+    let config = json!({
+        "$schema": "https://opencode.ai/config.json",
+        "autoupdate": false, "share": "disabled", "snapshot": false,
+        "model": "local/scripted", "small_model": "local/scripted",
+        "enabled_providers": ["local"],
+        "provider": {"local": {
+            "npm": "@ai-sdk/openai-compatible", "name": "Local",
+            "options": {"baseURL": format!("http://127.0.0.1:{model_port}/v1"), "apiKey": "sk-local"},
+            "models": {"scripted": {
+                "name": "Scripted", "reasoning": true, "tool_call": true,
+                "limit": {"context": 128_000, "output": 8192}
+            }}
+        }}
+    });
+    std::fs::create_dir_all(dir).unwrap();
+    let file = dir.join("opencode.json");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let at = |name: &str| dir.join(name).display().to_string();
+    [
+        ("HOME", at("")),
+        ("XDG_DATA_HOME", at("data")),
+        ("XDG_CONFIG_HOME", at("config")),
+        ("XDG_STATE_HOME", at("state")),
+        ("XDG_CACHE_HOME", at("cache")),
+        ("OPENCODE_CONFIG", file.display().to_string()),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
+        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".to_owned()),
+        ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// One opencode with its home, its workspace and its model.
+pub(crate) struct World {
+    pub(crate) runtime: Arc<dyn AgentRuntime>,
+    pub(crate) events: mpsc::Receiver<RuntimeEvents>,
+    pub(crate) seen: Vec<ProviderEvent>,
+    next: usize,
+    pub(crate) model: Model,
+    pub(crate) dir: TempDir,
+    pub(crate) mode: Mode,
+}
+
+pub(crate) fn adapter() -> OpencodeAdapter {
+    OpencodeAdapter::with_deadlines(Deadlines {
+        handshake: PATIENCE,
+        settle: Duration::from_millis(500),
+        ..Deadlines::default()
+    })
+}
+
+pub(crate) fn launch(dir: &Path, model_port: u16) -> Launch {
+    Launch {
+        agent: "opencode".into(),
+        incarnation: Incarnation::from_bytes([7; 16]),
+        command: vec![opencode().to_owned(), "serve".to_owned()],
+        env: home(&dir.join("home"), model_port),
+        modes: BTreeMap::new(),
+        cwd: dir.join("workspace"),
+        wrapper: Vec::new(),
+        pid_file: Some(dir.join("agents/one.pid")),
+    }
+}
+
+impl World {
+    /// Starts opencode; `scripts` maps a script's name to its steps.
+    pub(crate) async fn start(scripts: Value) -> Self {
+        Self::start_as(scripts, vec![opencode().to_owned(), "serve".to_owned()]).await
+    }
+
+    /// The same, by another command line.
+    pub(crate) async fn start_as(scripts: Value, command: Vec<String>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let model = Model::start(&scripts, dir.path());
+        std::fs::create_dir(dir.path().join("workspace")).unwrap();
+        let (sender, events) = mpsc::channel(64);
+        let launch = Launch {
+            command,
+            ..launch(dir.path(), model.port)
+        };
+        let runtime = adapter()
+            .start(launch, sender)
+            .await
+            .expect("opencode starts");
+        Self {
+            runtime,
+            events,
+            seen: Vec::new(),
+            next: 0,
+            model,
+            dir,
+            mode: Mode::Ask,
+        }
+    }
+
+    /// Another process over the same home.
+    pub(crate) async fn restart(&mut self) {
+        let (sender, events) = mpsc::channel(64);
+        let launch = launch(self.dir.path(), self.model.port);
+        let runtime = adapter().start(launch, sender).await.unwrap();
+        self.take(runtime, events);
+    }
+
+    /// Goes on with another runtime.
+    pub(crate) fn take(
+        &mut self,
+        runtime: Arc<dyn AgentRuntime>,
+        events: mpsc::Receiver<RuntimeEvents>,
+    ) {
+        self.runtime = runtime;
+        self.events = events;
+        self.next = self.seen.len();
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.dir.path().join("workspace")
+    }
+
+    pub(crate) fn selection(&self) -> Selection {
+        Selection {
+            agent: "opencode".into(),
+            model: None,
+            effort: None,
+            mode: self.mode,
+        }
+    }
+
+    pub(crate) async fn open(&self, resume: Option<NativeId>) -> NativeId {
+        let open = OpenThread {
+            resume,
+            cwd: self.workspace(),
+            selection: self.selection(),
+        };
+        self.runtime
+            .open_thread(open)
+            .await
+            .expect("a conversation opens")
+    }
+
+    pub(crate) fn message(&self, thread: &NativeId, text: &str) -> SendTurn {
+        SendTurn {
+            thread: thread.clone(),
+            client_id: format!("id-of-{}", text.len()),
+            text: text.to_owned(),
+            attachments: Vec::new(),
+            selection: self.selection(),
+        }
+    }
+
+    pub(crate) async fn send(&self, thread: &NativeId, text: &str) -> NativeId {
+        self.runtime
+            .send_turn(self.message(thread, text))
+            .await
+            .expect("a turn starts")
+            .turn
+            .expect("it has an id")
+    }
+
+    /// The next event that `wanted` gives something for; those before it are looked at once.
+    pub(crate) async fn until<T>(
+        &mut self,
+        what: &str,
+        wanted: impl Fn(&ProviderEvent) -> Option<T>,
+    ) -> T {
+        let outcome = tokio::time::timeout(PATIENCE, async {
+            loop {
+                while self.next < self.seen.len() {
+                    self.next += 1;
+                    if let Some(found) = wanted(&self.seen[self.next - 1]) {
+                        return Some(found);
+                    }
+                }
+                self.seen.extend(self.events.recv().await?.events);
+            }
+        })
+        .await;
+        match outcome {
+            Ok(Some(found)) => found,
+            Ok(None) => panic!("the events ended before {what}: {:#?}", self.seen),
+            Err(_) => panic!("{what} did not come: {:#?}", self.seen),
+        }
+    }
+
+    pub(crate) async fn turn_end(&mut self) -> (TurnStatus, Option<RunError>) {
+        self.until("the end of the turn", |event| match &event.kind {
+            ProviderEventKind::TurnEnded { status, error } => Some((*status, error.clone())),
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) async fn request(&mut self) -> Asked {
+        self.until("a request", asked).await
+    }
+
+    pub(crate) async fn choose(&self, asked: &Asked, option: &str) -> AnswerDelivery {
+        let response = asked.response(Answer::Choose {
+            option: OptionId::from(option),
+            note: None,
+        });
+        self.runtime.respond(response).await.expect("it is taken")
+    }
+}
+
+/// A request that was opened, with the conversation of the thread.
+pub(crate) fn asked(event: &ProviderEvent) -> Option<Asked> {
+    match &event.kind {
+        ProviderEventKind::RequestOpened {
+            request,
+            kind,
+            subject,
+            unknown_fields,
+            ..
+        } => Some(Asked {
+            thread: event.place.home().unwrap().clone(),
+            request: request.clone(),
+            kind: *kind,
+            subject: (**subject).clone(),
+            unknown_fields: *unknown_fields,
+        }),
+        _ => None,
+    }
+}
+
+/// A step of a script that runs a command.
+pub(crate) fn run(command: &str) -> Value {
+    json!({"text": "I run it.", "tools": [{"name": "bash", "args": {"command": command, "description": "d"}}]})
+}
+
+/// A step of a script that writes a file of the workspace.
+pub(crate) fn write(path: &Path, content: &str) -> Value {
+    json!({"tools": [{"name": "write", "args": {"filePath": path.display().to_string(), "content": content}}]})
+}
+
+/// A step of a script that gives a subagent a script.
+pub(crate) fn task(script: &str) -> Value {
+    json!({"tools": [{"name": "task", "args": {
+        "description": "kid task", "prompt": format!("do [[script:{script}]]"), "subagent_type": "general"
+    }}]})
+}
