@@ -1,9 +1,13 @@
 //! What a ledger does before it takes anything: agents of an earlier life are killed, what they were doing is marked as
-//! lost, and effects that were cut between doing and recording get the outcome `unknown`, unless it is certain that they were
-//! never begun, or they can be done again without harm. Prompts are never sent again.
+//! lost (but for agents that outlived their host, see [`crate::survivors`]), and effects that were cut between doing and
+//! recording get the outcome `unknown`, unless it is certain that they were never begun, or they can be done again without
+//! harm. Prompts are never sent again.
 
-use crate::work::Work;
-use pilothouse_domain::{EffectOutcome, request::LostReason};
+use crate::{
+    survivors::{Survivor, incarnations},
+    work::Work,
+};
+use pilothouse_domain::{EffectKind, EffectOutcome, request::LostReason};
 use pilothouse_store::{LedgerTx, StoreError, StoredEffect};
 use std::path::Path;
 
@@ -32,12 +36,29 @@ pub(crate) fn kill_left_behind(pid_dir: &Path) {
     }
 }
 
-/// Marks what was going on when the last life ended.
-pub(crate) fn mark_lost(work: &mut Work, tx: &mut LedgerTx<'_>) -> Result<(), StoreError> {
+/// Marks what was going on when the last life ended. Threads of processes that live on are left as they are, and noted
+/// with those processes.
+pub(crate) fn mark_lost(
+    work: &mut Work,
+    tx: &mut LedgerTx<'_>,
+    survivors: &mut [Survivor],
+) -> Result<(), StoreError> {
     tx.prune_outcomes(work.now_ms())?;
+    let alive = incarnations(survivors);
     for stored in tx.unfinished_effects()? {
         let StoredEffect { thread, effect, .. } = &stored;
-        if effect.kind.is_replay_safe() {
+        let goes_on = work
+            .live_incarnation(tx, *thread)?
+            .is_some_and(|incarnation| alive.contains(&incarnation));
+        let asked_again = matches!(
+            effect.kind,
+            EffectKind::Respond { .. } | EffectKind::SendTurn { .. }
+        );
+        if goes_on && asked_again {
+            // What came of it shows when the process is taken up: a request that still waits is answered again, and a
+            // message is in its conversation or not.
+            tx.effect_done(effect.id, &EffectOutcome::Unknown)?;
+        } else if effect.kind.is_replay_safe() {
             work.do_again(*thread, effect.clone());
         } else if !work.never_sent(tx, &stored)? {
             work.outcome(tx, *thread, effect, None, &EffectOutcome::Unknown)?;
@@ -45,6 +66,16 @@ pub(crate) fn mark_lost(work: &mut Work, tx: &mut LedgerTx<'_>) -> Result<(), St
     }
     for thread in tx.live_threads()? {
         work.load(tx, thread)?;
+        let incarnation = work.live_incarnation(tx, thread)?;
+        let survivor = survivors
+            .iter_mut()
+            .find(|survivor| Some(survivor.facts.incarnation) == incarnation);
+        if let Some(survivor) = survivor
+            && let Some(served) = work.served(tx, thread)?
+        {
+            survivor.threads.push(served);
+            continue;
+        }
         work.thread_lost(
             tx,
             thread,

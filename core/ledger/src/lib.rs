@@ -25,6 +25,7 @@ mod plan;
 mod planning;
 mod runtimes;
 mod subscription;
+mod survivors;
 mod threads;
 mod whole;
 mod work;

@@ -11,7 +11,7 @@ use pilothouse_providers::contract::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio::sync::mpsc;
@@ -103,10 +103,29 @@ impl Runtimes {
         }
     }
 
-    fn gate(&self, key: &RuntimeKey) -> Arc<tokio::sync::Mutex<()>> {
+    pub(crate) fn gate(&self, key: &RuntimeKey) -> Arc<tokio::sync::Mutex<()>> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.retain(|_, gate| Arc::strong_count(gate) > 1);
         Arc::clone(gates.entry(key.clone()).or_default())
+    }
+
+    pub(crate) fn jobs(&self) -> Option<mpsc::Sender<Job>> {
+        self.jobs.upgrade()
+    }
+
+    /// Which process serves a thread; `None` for an agent that is not configured.
+    pub(crate) fn key(
+        &self,
+        agent: &AgentName,
+        workspace: &WorkspaceId,
+        thread: ThreadId,
+    ) -> Option<RuntimeKey> {
+        let sharing = self.agents.get(agent)?.adapter.sharing();
+        Some(RuntimeKey {
+            agent: agent.clone(),
+            workspace: (sharing == ProcessSharing::PerWorkspace).then(|| workspace.clone()),
+            thread: (sharing == ProcessSharing::PerThread).then_some(thread),
+        })
     }
 
     /// The process that serves a thread, started if it does not run.
@@ -117,6 +136,52 @@ impl Runtimes {
         thread: ThreadId,
         opens: OpenThread,
     ) -> Result<Arc<Running>, StartError> {
+        let Some(key) = self.key(agent, workspace, thread) else {
+            return Err(StartError::Spawn {
+                agent: agent.clone(),
+                program: String::new(),
+                problem: "it is no longer configured".into(),
+            });
+        };
+        let gate = self.gate(&key);
+        let _starting = gate.lock().await;
+        if let Some(found) = self.table.lock().await.running.get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let facts = SessionFacts {
+            agent: agent.clone(),
+            family: self.family(agent),
+            incarnation: random_incarnation(agent)?,
+        };
+        self.begin(key, &facts, opens, None).await
+    }
+
+    /// Takes up a process that an earlier host left running, whose gate is held.
+    pub(crate) async fn attach(
+        &self,
+        key: RuntimeKey,
+        facts: &SessionFacts,
+        record: &Path,
+        opens: OpenThread,
+    ) -> Result<Arc<Running>, StartError> {
+        self.begin(key, facts, opens, Some(record)).await
+    }
+
+    fn family(&self, agent: &AgentName) -> &'static str {
+        self.agents
+            .get(agent)
+            .map_or("", |spec| spec.adapter.family())
+    }
+
+    /// Starts a process, or takes one up by its record.
+    async fn begin(
+        &self,
+        key: RuntimeKey,
+        facts: &SessionFacts,
+        opens: OpenThread,
+        record: Option<&Path>,
+    ) -> Result<Arc<Running>, StartError> {
+        let (agent, incarnation) = (&facts.agent, facts.incarnation);
         let Some(spec) = self.agents.get(agent) else {
             return Err(StartError::Spawn {
                 agent: agent.clone(),
@@ -124,29 +189,9 @@ impl Runtimes {
                 problem: "it is no longer configured".into(),
             });
         };
-        let sharing = spec.adapter.sharing();
-        let key = RuntimeKey {
-            agent: agent.clone(),
-            workspace: (sharing == ProcessSharing::PerWorkspace).then(|| workspace.clone()),
-            thread: (sharing == ProcessSharing::PerThread).then_some(thread),
-        };
-        let gate = self.gate(&key);
-        let _starting = gate.lock().await;
-        let incarnation = random_incarnation(agent)?;
-        {
-            let mut table = self.table.lock().await;
-            if let Some(found) = table.running.get(&key) {
-                return Ok(Arc::clone(found));
-            }
-            table.starting.insert(incarnation);
-        }
+        self.table.lock().await.starting.insert(incarnation);
         let (events, inbox) = mpsc::channel(BATCHES);
         let (ready, version) = tokio::sync::oneshot::channel();
-        let facts = SessionFacts {
-            agent: agent.clone(),
-            family: spec.adapter.family(),
-            incarnation,
-        };
         let forward = Forward {
             facts: facts.clone(),
             jobs: self.jobs.clone(),
@@ -162,10 +207,14 @@ impl Runtimes {
             cwd: spec.cwd.clone().unwrap_or_else(|| opens.cwd.clone()),
             wrapper: self.wrapper.clone(),
             sandbox: opens.selection.sandbox,
-            opens: (sharing == ProcessSharing::PerThread).then_some(opens),
+            opens: (spec.adapter.sharing() == ProcessSharing::PerThread).then_some(opens),
             pid_file: Some(self.pid_dir.join(format!("{incarnation}.pid"))),
         };
-        let runtime = match start(spec, launch, events).await {
+        let started = match record {
+            Some(record) => spec.adapter.attach(launch, record.to_owned(), events).await,
+            None => start(spec, launch, events).await,
+        };
+        let runtime = match started {
             Ok(runtime) => runtime,
             Err(error) => {
                 self.table.lock().await.starting.remove(&incarnation);

@@ -8,6 +8,7 @@ use crate::{
     plan::Plan,
     runtimes::{Runtimes, SessionFacts},
     subscription::Subscription,
+    survivors::{self, TakenUp},
     threads::LiveAt,
     work::{Past, Reply, Work},
 };
@@ -60,6 +61,13 @@ pub(crate) enum Job {
         thread: ThreadId,
         session: SessionFacts,
         past: Past,
+        reply: oneshot::Sender<bool>,
+    },
+    /// Compare a thread with its agent's process, which outlived an earlier host.
+    TakeUp {
+        thread: ThreadId,
+        session: SessionFacts,
+        taken_up: TakenUp,
         reply: oneshot::Sender<bool>,
     },
     /// Take the outcome of an effect.
@@ -181,6 +189,7 @@ impl Writer {
         let mut store = LedgerStore::open(&config.dir, random_epoch()?)?;
         boot::kill_left_behind(&pid_dir);
         files::clear(&config.dir);
+        let mut survivors = survivors::find(&pid_dir, &config.agents);
         let clock: Arc<dyn Clock> = config.clock;
         if config.new_epoch {
             store.new_epoch(random_epoch()?, clock.now_ms())?;
@@ -205,7 +214,13 @@ impl Writer {
             runtime.clone(),
             config.dir,
         );
-        store.transaction(|tx| boot::mark_lost(&mut work, tx), Durability::Synced)?;
+        store.transaction(
+            |tx| boot::mark_lost(&mut work, tx, &mut survivors),
+            Durability::Synced,
+        )?;
+        for survivor in survivors {
+            runtimes.take_up(survivor, &runtime);
+        }
         let done = work.committed();
         // Nobody follows yet.
         let feed = watch::channel(done.revision.unwrap_or(reader.feed_revision()?)).0;

@@ -5,6 +5,7 @@ mod agent;
 mod command;
 mod commit;
 mod history;
+mod survived;
 
 pub(crate) use history::Past;
 
@@ -91,7 +92,10 @@ impl Reply {
             (Job::Command { reply, .. }, Self::Outcome(outcome)) => {
                 let _ = reply.send(outcome);
             }
-            (Job::Session { reply, .. } | Job::History { reply, .. }, Self::Written) => {
+            (
+                Job::Session { reply, .. } | Job::History { reply, .. } | Job::TakeUp { reply, .. },
+                Self::Written,
+            ) => {
                 let _ = reply.send(true);
             }
             (Job::KeepBlob { reply, .. }, Self::Kept(hash)) => {
@@ -185,6 +189,15 @@ impl Work {
                 ..
             } => {
                 self.take_history(tx, *thread, session, past)?;
+                Ok(Reply::Written)
+            }
+            Job::TakeUp {
+                thread,
+                session,
+                taken_up,
+                ..
+            } => {
+                self.take_up(tx, *thread, session, taken_up)?;
                 Ok(Reply::Written)
             }
             Job::Outcome {

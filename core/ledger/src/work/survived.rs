@@ -1,0 +1,185 @@
+//! Threads whose agent's process outlived the host: what it did meanwhile is taken in, and what it does not wait for any more
+//! is closed. Nothing is sent again, but for answers to requests that still wait.
+
+use super::Work;
+use crate::{
+    planning::conversation,
+    runtimes::SessionFacts,
+    survivors::{Served, TakenUp},
+};
+use pilothouse_domain::{
+    Incarnation, MessageId, NativeId, ProviderEvent, ProviderEventKind, ThreadId,
+    binding::{BindingKey, BindingTarget},
+    provider_event::{NativePlace, Resolution},
+    request::LostReason,
+};
+use pilothouse_store::{LedgerReads, LedgerTx, StoreError};
+use std::path::PathBuf;
+
+impl Work {
+    /// The life of the process that a thread believes to be served by.
+    pub(crate) fn live_incarnation(
+        &mut self,
+        reads: &LedgerReads,
+        thread: ThreadId,
+    ) -> Result<Option<Incarnation>, StoreError> {
+        self.load(reads, thread)?;
+        let session = self.state(thread).and_then(|state| state.session.as_ref());
+        Ok(session
+            .filter(|session| session.live)
+            .map(|session| session.incarnation))
+    }
+
+    /// What it takes to go on with a thread.
+    pub(crate) fn served(
+        &mut self,
+        reads: &LedgerReads,
+        thread: ThreadId,
+    ) -> Result<Option<Served>, StoreError> {
+        self.load(reads, thread)?;
+        let Some(state) = self.state(thread) else {
+            return Ok(None);
+        };
+        let Some(meta) = &state.meta else {
+            return Ok(None);
+        };
+        Ok(Some(Served {
+            thread,
+            workspace: meta.workspace.clone(),
+            cwd: self
+                .workspaces
+                .get(&meta.workspace)
+                .cloned()
+                .unwrap_or_else(PathBuf::new),
+            selection: meta.selection.clone(),
+            conversation: conversation(reads, state)?,
+        }))
+    }
+
+    /// Compares a thread with its process.
+    pub(super) fn take_up(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        facts: &SessionFacts,
+        taken_up: &TakenUp,
+    ) -> Result<(), StoreError> {
+        self.load(tx, thread)?;
+        let Some(past) = &taken_up.past else {
+            let detail = "the host was restarted, and its conversation could not be taken up again";
+            return self.thread_lost(tx, thread, LostReason::HostRestarted, detail);
+        };
+        if let Some(turn) = self.own_turn(tx, thread, facts, &past.conversation, &past.events)? {
+            let of_turn = |event: &&ProviderEvent| event.place.turn.as_ref() == Some(&turn);
+            for event in past.events.iter().filter(of_turn) {
+                self.ingest(tx, thread, facts, event)?;
+            }
+        }
+        self.take_history(tx, thread, facts, past)?;
+        let waits = self
+            .state(thread)
+            .and_then(|state| state.active.as_ref()?.attempt.as_ref())
+            .is_some_and(|attempt| attempt.turn.is_none() && !attempt.status.is_terminal());
+        if waits {
+            let detail = "the host was restarted before the agent had taken the message";
+            return self.thread_lost(tx, thread, LostReason::HostRestarted, detail);
+        }
+        match &taken_up.pending {
+            Some(pending) => self.close_answered(tx, thread, facts, pending),
+            None => Ok(()),
+        }
+    }
+
+    /// The native turn of the attempt that goes on: the one that is bound to it, or that its message began.
+    fn own_turn(
+        &self,
+        tx: &LedgerTx<'_>,
+        thread: ThreadId,
+        facts: &SessionFacts,
+        conversation: &NativeId,
+        events: &[ProviderEvent],
+    ) -> Result<Option<NativeId>, StoreError> {
+        let Some(attempt) = self
+            .state(thread)
+            .and_then(|state| state.active.as_ref()?.attempt.as_ref())
+            .filter(|attempt| !attempt.status.is_terminal())
+        else {
+            return Ok(None);
+        };
+        for event in events {
+            let Some(turn) = &event.place.turn else {
+                continue;
+            };
+            let key = BindingKey::Turn {
+                thread: conversation.clone(),
+                turn: turn.clone(),
+            };
+            let bound = tx.binding(facts.agent.as_str(), &key)?;
+            let ours = match bound {
+                Some((_, BindingTarget::Turn { attempt: of, .. })) => of == attempt.id,
+                Some(_) => false,
+                None => {
+                    attempt.turn.is_none()
+                        && attempt.message.is_some()
+                        && message_of(event) == attempt.message
+                }
+            };
+            if ours {
+                return Ok(Some(turn.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Closes the requests that the agent does not wait for any more.
+    fn close_answered(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        facts: &SessionFacts,
+        pending: &[NativeId],
+    ) -> Result<(), StoreError> {
+        let open: Vec<_> = self
+            .state(thread)
+            .map(|state| state.requests.iter().map(|slot| slot.id).collect())
+            .unwrap_or_default();
+        for request in open {
+            let Some(BindingKey::Request {
+                thread: native,
+                turn,
+                request,
+                ..
+            }) = tx.native_request_of(request)?
+            else {
+                continue;
+            };
+            if pending.contains(&request) {
+                continue;
+            }
+            let event = ProviderEvent {
+                place: NativePlace {
+                    thread: Some(native),
+                    root: None,
+                    turn,
+                },
+                kind: ProviderEventKind::RequestClosed {
+                    request,
+                    resolution: Resolution::Unsaid,
+                },
+            };
+            self.ingest(tx, thread, facts, &event)?;
+        }
+        Ok(())
+    }
+}
+
+/// The message of ours that an event shows.
+fn message_of(event: &ProviderEvent) -> Option<MessageId> {
+    match &event.kind {
+        ProviderEventKind::ItemClosed {
+            client_id: Some(id),
+            ..
+        } => id.parse().ok(),
+        _ => None,
+    }
+}
