@@ -7,6 +7,7 @@
 #   PILOTHOUSE_NODE          the pinned Node, which pi needs
 #   PILOTHOUSE_PI            the pinned pi, a script for Node
 #   PILOTHOUSE_CLAUDE        the pinned Claude Code binary
+#   PILOTHOUSE_OPENCODE      the pinned opencode binary
 #   PILOTHOUSE_MODEL_SERVER  the scripted model server (run it with node)
 #   PILOTHOUSE_BIN           the built `pilothouse` binary
 #   PILOTHOUSE_LIB           the built library for the JVM
@@ -106,8 +107,9 @@ use_agents() {
     PILOTHOUSE_NODE="$("$ROOT/scripts/agents" node | tail -n 1)" || return 1
     PILOTHOUSE_PI="$("$ROOT/scripts/agents" pi | tail -n 1)" || return 1
     PILOTHOUSE_CLAUDE="$("$ROOT/scripts/agents" claude | tail -n 1)" || return 1
+    PILOTHOUSE_OPENCODE="$("$ROOT/scripts/agents" opencode | tail -n 1)" || return 1
     PILOTHOUSE_MODEL_SERVER="$ROOT/tests/model/model.mjs"
-    export PILOTHOUSE_NODE PILOTHOUSE_PI PILOTHOUSE_CODEX PILOTHOUSE_COPILOT PILOTHOUSE_CLAUDE PILOTHOUSE_MODEL_SERVER
+    export PILOTHOUSE_NODE PILOTHOUSE_PI PILOTHOUSE_CODEX PILOTHOUSE_COPILOT PILOTHOUSE_CLAUDE PILOTHOUSE_OPENCODE PILOTHOUSE_MODEL_SERVER
 }
 
 # use_binaries: builds the binary, the library and the bindings' generator that other parts start, and says where they are.

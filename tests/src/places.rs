@@ -89,6 +89,12 @@ pub fn node() -> PathBuf {
     given("PILOTHOUSE_NODE").unwrap_or_else(|| FOUND.get_or_init(|| pinned("node")).clone())
 }
 
+/// The pinned opencode: `PILOTHOUSE_OPENCODE`, else what `scripts/agents` has installed or now installs.
+pub fn opencode() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    given("PILOTHOUSE_OPENCODE").unwrap_or_else(|| FOUND.get_or_init(|| pinned("opencode")).clone())
+}
+
 /// Makes a home for an agent whose cache is shared by all of them.
 pub fn agent_home(home: &Path) {
     let cache = env::var_os("PILOTHOUSE_CACHE").filter(|path| !path.is_empty());

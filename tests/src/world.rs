@@ -9,6 +9,9 @@ use std::{
 };
 use tempfile::TempDir;
 
+/// opencode's configuration: the scripted model and nothing else.
+const OPENCODE_CONFIG: &str = r#"{"autoupdate": false, "share": "disabled", "snapshot": false, "model": "local/scripted", "small_model": "local/scripted", "enabled_providers": ["local"], "provider": {"local": {"npm": "@ai-sdk/openai-compatible", "name": "Local", "options": {"baseURL": "http://127.0.0.1:{port}/v1", "apiKey": "sk-local"}, "models": {"scripted": {"name": "Scripted", "tool_call": true, "limit": {"context": 128000, "output": 8192}}}}}}"#;
+
 /// What a world is to have.
 #[derive(Default)]
 pub struct Setup {
@@ -121,6 +124,29 @@ impl Setup {
         self.agent("claude", "claude", &[&*claude.to_string_lossy()], &env)
     }
 
+    /// Real opencode by its own interface, as `opencode`, against the scripted model. It is configured as it comes: to allow
+    /// everything, so that what asks does so because of Pilothouse.
+    pub fn opencode(self) -> Self {
+        let opencode = places::opencode();
+        let command = [&*opencode.to_string_lossy(), "serve"];
+        self.agent(
+            "opencode",
+            "opencode",
+            &command,
+            &[
+                ("HOME", "{home}"),
+                ("XDG_DATA_HOME", "{home}/data"),
+                ("XDG_CONFIG_HOME", "{home}/config"),
+                ("XDG_STATE_HOME", "{home}/state"),
+                ("XDG_CACHE_HOME", "{home}/opencode-cache"),
+                ("OPENCODE_CONFIG_CONTENT", OPENCODE_CONFIG),
+                ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+                ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+                ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
+            ],
+        )
+    }
+
     /// A recording as an agent: a file of tests/recordings, played without pauses.
     pub fn recording(mut self, name: &str, file: &str) -> Self {
         let file = places::root().join("tests/recordings").join(file);
@@ -160,9 +186,11 @@ impl Setup {
         .expect("host.toml");
         let state = self.state.unwrap_or_else(|| root.join("state"));
         let program = self.program.unwrap_or_else(places::pilothouse);
+        let left = LeftRunning(state.join("pids"));
         let host = Host::start(program, root, state, config);
         World {
             host,
+            left,
             model,
             workspace,
             dir,
@@ -264,6 +292,8 @@ fn write_pi_home(home: &Path, port: u16) {
 pub struct World {
     /// The host.
     pub host: Host,
+    #[expect(dead_code, reason = "dropped after the host")]
+    left: LeftRunning,
     /// The model behind codex.
     pub model: Model,
     /// The workspace `demo`, a git repository.
@@ -307,6 +337,30 @@ impl World {
     /// What is in a file of the workspace, if it is there.
     pub fn text_of(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.file(name)).ok()
+    }
+}
+
+/// Ends the agents that outlive their host, by the host's own records.
+struct LeftRunning(PathBuf);
+
+impl Drop for LeftRunning {
+    fn drop(&mut self) {
+        for file in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let path = file.path();
+            if path
+                .extension()
+                .is_none_or(|extension| extension != "detached")
+            {
+                continue;
+            }
+            let record = fs::read(&path).unwrap_or_default();
+            let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
+            if let Some(pid) = record["pid"].as_u64() {
+                let _ = Command::new("kill")
+                    .args(["-9", "--", &format!("-{pid}")])
+                    .status();
+            }
+        }
     }
 }
 

@@ -43,11 +43,14 @@ const FINDABLE: &[Findable] = &[
     findable("copilot", "acp", "copilot", &["--acp"]),
     findable("gemini", "acp", "gemini", &["--acp"]),
     findable("hermes", "acp", "hermes-acp", &[]),
-    findable("opencode", "acp", "opencode", &["acp"]),
     findable("omp", "pi", "omp", &[]),
+    findable("opencode", "opencode", "opencode", &["serve"]),
     findable("pi", "pi", "pi", &[]),
     findable("qwen", "acp", "qwen", &["--acp"]),
 ];
+
+/// Other ways to start them that a person may have configured, which answer `--version` just so.
+const ALSO_KNOWN: &[(&str, &[&str])] = &[("opencode", &["acp"])];
 
 const fn findable(
     name: &'static str,
@@ -213,7 +216,9 @@ impl Agent {
         let name = program.rsplit('/').next()?;
         FINDABLE
             .iter()
-            .any(|known| known.program == name && known.arguments == arguments)
+            .map(|known| (known.program, known.arguments))
+            .chain(ALSO_KNOWN.iter().copied())
+            .any(|known| known == (name, arguments))
             .then(|| vec![*program, "--version"])
     }
 
@@ -431,6 +436,10 @@ mod tests {
         assert_eq!(
             asked("acp", &["/x/opencode", "acp"]),
             said("/x/opencode --version")
+        );
+        assert_eq!(
+            asked("opencode", &["opencode", "serve"]),
+            said("opencode --version")
         );
         assert_eq!(
             asked("acp", &["copilot", "--acp"]),

@@ -63,7 +63,8 @@ pub struct AgentConfig {
     pub command: Vec<String>,
     /// Environment added to the host's own.
     pub env: BTreeMap<String, String>,
-    /// How modes are said to it, where its family does not know; only of agents that speak `acp`.
+    /// How modes are said to it, where its family does not know: only of agents that speak `acp`, and as
+    /// the names of opencode's agents.
     pub modes: BTreeMap<Mode, String>,
     /// In what it may run without asking before it acts, the usual one first; empty for one that is to ask. Only of agents
     /// that speak `pi`.

@@ -17,6 +17,7 @@ mod crashes;
 mod cuts;
 mod demo;
 mod disks;
+mod opencode;
 mod pi;
 mod pictures;
 mod rebuild;

@@ -66,9 +66,9 @@ impl Reader<'_> {
             );
             return None;
         };
-        if !modes.is_empty() && !matches!(protocol.as_str(), "acp" | "claude") {
+        if !modes.is_empty() && !matches!(protocol.as_str(), "acp" | "claude" | "opencode") {
             let problem = format!(
-                "`modes` of {at} is only for `protocol = \"acp\"` and `\"claude\"`; `{protocol}` has its own words for them"
+                "`modes` of {at} is only for `protocol = \"acp\"`, `\"claude\"` and `\"opencode\"`; `{protocol}` has its own words for them"
             );
             self.problem(place, problem);
             return None;

@@ -2,7 +2,7 @@
 
 mod pi;
 
-use super::Context;
+use super::{Context, decode_opencode};
 use crate::{
     fixture::SEED,
     measure::{self, quantile},
@@ -24,17 +24,17 @@ use serde_json::{Value, json};
 /// Bytes that a pipe gives at a time.
 const CHUNK: usize = 64 * 1024;
 /// Copies of each recorded delta.
-const DELTAS: usize = 40;
+pub(super) const DELTAS: usize = 40;
 
 /// What a process writes, turn by turn, and how many frames it is.
 #[derive(Default)]
-struct Stream {
-    turns: Vec<Vec<u8>>,
+pub(super) struct Stream {
+    pub(super) turns: Vec<Vec<u8>>,
     frames: u64,
 }
 
 impl Stream {
-    fn push(&mut self, line: &str) {
+    pub(super) fn push(&mut self, line: &str) {
         if let Some(turn) = self.turns.last_mut() {
             turn.extend_from_slice(line.as_bytes());
             turn.push(b'\n');
@@ -48,7 +48,7 @@ impl Stream {
 }
 
 /// A family's codec.
-trait Decode {
+pub(super) trait Decode {
     /// Says that a message is sent now.
     fn begin(&mut self);
     /// Bytes to events.
@@ -81,6 +81,11 @@ const FAMILIES: &[Family] = &[
         name: "claude",
         codec: || Box::new(Claude::new()),
         stream: claude_stream,
+    },
+    Family {
+        name: "opencode",
+        codec: decode_opencode::codec,
+        stream: decode_opencode::stream,
     },
 ];
 

@@ -3,6 +3,7 @@
 mod append;
 mod catchup;
 mod decode;
+mod decode_opencode;
 mod deltas;
 mod devices;
 mod host;

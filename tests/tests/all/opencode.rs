@@ -1,0 +1,157 @@
+//! Real opencode by its own interface, end to end: host, device, TLS, and a process that outlives its host.
+
+use crate::stories::says;
+use pilothouse_domain::{Mode, RequestStatus, RunStatus, ThreadId, request::AnswerDelivery};
+use pilothouse_engine::InboxRow;
+use pilothouse_tests::{Device, Setup, World, device::ids, until};
+use serde_json::{Value, json};
+use std::process::Command;
+
+fn world() -> World {
+    Setup::new().opencode().start()
+}
+
+/// A script that runs one command by opencode's own tool and then says a word.
+fn runs(command: &str) -> Value {
+    json!([
+        {"text": "I will run it.", "tools": [{"name": "bash", "args": {"command": command, "description": "try it"}}]},
+        {"text": "After it."},
+    ])
+}
+
+fn asked_to_run(
+    world: &World,
+    device: &Device,
+    script: &str,
+    command: &str,
+) -> (ThreadId, InboxRow) {
+    let thread = device.new_thread("opencode", Mode::Ask);
+    world.model.script(script, &runs(command));
+    device.accepted(&device.say(thread, &format!("go [[script:{script}]] [[id:{script}]]")));
+    (thread, device.asked(thread))
+}
+
+/// The processes that the host has recorded as such that outlive it.
+fn outliving(world: &World) -> Vec<u32> {
+    let files = std::fs::read_dir(world.host.state().join("pids")).unwrap();
+    files
+        .flatten()
+        .filter(|file| file.path().extension().is_some_and(|ext| ext == "detached"))
+        .map(|file| {
+            let record: Value =
+                serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+            u32::try_from(record["pid"].as_u64().unwrap()).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn a_permission_asked_of_opencode_is_answered_after_the_host_was_killed_and_the_agent_goes_on() {
+    let mut world = world();
+    let phone = world.device("phone");
+    let (thread, row) = asked_to_run(&world, &phone, "outlives", "echo outlives >> outlives.txt");
+    assert_eq!(
+        row.subject.command.as_deref(),
+        Some("echo outlives >> outlives.txt")
+    );
+    let before = outliving(&world);
+    assert_eq!(before.len(), 1, "one opencode for the workspace");
+
+    world.host.kill_9();
+    phone.offline();
+    assert_eq!(outliving(&world), before, "it lives on");
+    world.host.restart();
+    phone.network_changes();
+    phone.synchronised();
+    // The same request, of the same run, still waits.
+    assert_eq!(ids(&phone.seen().inbox), [row.request]);
+    assert_eq!(world.text_of("outlives.txt"), None);
+
+    phone.accepted(&phone.choose(&row, "once"));
+    phone.status(thread, row.request, |status| match status {
+        RequestStatus::Answered {
+            delivery: AnswerDelivery::Confirmed,
+            ..
+        } => Some(()),
+        _ => None,
+    });
+    phone.completed(thread, 1);
+    assert_eq!(world.text_of("outlives.txt").as_deref(), Some("outlives\n"));
+    assert_eq!(outliving(&world), before, "nothing else was started");
+    let mark = world.model.mark("outlives");
+    assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
+
+    // And the conversation goes on.
+    world.model.script("next", &says("Here I am."));
+    phone.accepted(&phone.say(thread, "and now? [[script:next]]"));
+    phone.completed(thread, 2);
+    phone.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn a_turn_that_ended_while_the_host_was_dead_is_completed_with_its_words_when_it_is_back() {
+    let mut world = world();
+    let phone = world.device("phone");
+    let thread = phone.new_thread("opencode", Mode::Ask);
+    world.model.script(
+        "long",
+        &json!([{"text": "one two three", "hold_after_text": "go-on"}]),
+    );
+    phone.accepted(&phone.say(thread, "go [[script:long]]"));
+    world.model.reached("long", 1);
+    phone.wait("its words", |seen| {
+        let timeline = seen.timelines.get(&thread)?;
+        format!("{timeline:?}").contains("one two").then_some(())
+    });
+    world.host.kill_9();
+    phone.offline();
+    world.model.release("go-on");
+    until("opencode to be idle", || match status_of_opencode(&world) {
+        said if said == "{}" => Ok(()),
+        said => Err(said),
+    });
+    world.host.restart();
+    phone.network_changes();
+    phone.completed(thread, 1);
+    let words = format!("{:?}", phone.whole(thread));
+    assert!(words.contains("one two three"), "{words}");
+    phone.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+/// What opencode says of its conversations, asked with what the host has recorded.
+fn status_of_opencode(world: &World) -> String {
+    let files = std::fs::read_dir(world.host.state().join("pids")).unwrap();
+    let file = files
+        .flatten()
+        .find(|file| file.path().extension().is_some_and(|ext| ext == "detached"))
+        .expect("its record is there");
+    let record: Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+    let text = |field: &str| record[field].as_str().unwrap().to_owned();
+    let output = Command::new("curl")
+        .args(["-s", "-u", &format!("opencode:{}", text("secret"))])
+        .arg(format!("http://{}/session/status", text("endpoint")))
+        .output()
+        .expect("curl runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_stop_reaches_opencode_after_its_host_was_killed() {
+    let mut world = world();
+    let phone = world.device("phone");
+    let (thread, row) = asked_to_run(&world, &phone, "stopped", "echo stopped >> stopped.txt");
+    world.host.kill_9();
+    phone.offline();
+    world.host.restart();
+    phone.network_changes();
+    phone.synchronised();
+    phone.accepted(&phone.interrupt(thread));
+    assert_eq!(phone.ended(thread, 1).status, RunStatus::Interrupted);
+    phone.status(thread, row.request, |status| {
+        matches!(status, RequestStatus::Withdrawn).then_some(())
+    });
+    assert_eq!(world.text_of("stopped.txt"), None);
+    world.host.verify();
+}
