@@ -123,7 +123,7 @@ fn a_wrong_value_is_answered_with_its_line_and_what_is_expected() {
         ),
         (
             "[agents.a]\nprotocol = \"codex\"\ncommand = [\"x\"]\nmodes = { ask = \"default\" }",
-            "line 1: `modes` of [agents.a] is only for `protocol = \"acp\"` and `\"opencode\"`",
+            "line 1: `modes` of [agents.a] is only for `protocol = \"acp\"`, `\"claude\"` and `\"opencode\"`",
         ),
         (
             "[agents.a]\nprotocol = \"acp\"\ncommand = \"goose acp\"",
