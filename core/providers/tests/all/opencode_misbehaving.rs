@@ -141,6 +141,7 @@ fn selection() -> pilothouse_domain::thread::Selection {
         model: None,
         effort: None,
         mode: pilothouse_domain::Mode::Ask,
+        sandbox: None,
     }
 }
 

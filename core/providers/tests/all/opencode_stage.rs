@@ -101,6 +101,8 @@ pub(crate) fn launch(dir: &Path, model_port: u16) -> Launch {
         modes: BTreeMap::new(),
         cwd: dir.join("workspace"),
         wrapper: Vec::new(),
+        sandbox: None,
+        opens: None,
         pid_file: Some(dir.join("agents/one.pid")),
     }
 }
@@ -165,6 +167,7 @@ impl World {
             model: None,
             effort: None,
             mode: self.mode,
+            sandbox: None,
         }
     }
 
