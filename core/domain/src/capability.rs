@@ -248,9 +248,13 @@ impl Capabilities {
     }
 }
 
-/// The values of all flags, one character each (`y`, `n`, `u`): as many bytes on the wire as there are flags.
+/// The values of all flags, one character each (`y`, `n`, `u`), up to the last that is known and at least those of the seed: a
+/// flag that was added later changes nothing of what is written of an agent of which it is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapabilitySet([CapabilityValue; CapabilityFlag::ALL.len()]);
+
+/// How many of the flags are the seed's.
+const SEED_FLAGS: usize = CapabilityFlag::CompactOnRequest as usize;
 
 impl CapabilitySet {
     /// Whether the agent can.
@@ -277,8 +281,12 @@ impl Default for CapabilitySet {
 
 impl Serialize for CapabilitySet {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let text: String = self
+        let known = self
             .0
+            .iter()
+            .rposition(|value| *value != CapabilityValue::Unknown)
+            .map_or(0, |last| last + 1);
+        let text: String = self.0[..known.max(SEED_FLAGS)]
             .iter()
             .map(|value| match value {
                 CapabilityValue::Yes => 'y',
@@ -321,7 +329,7 @@ mod tests {
         let ours = CapabilityFlag::ALL
             .iter()
             .position(|flag| flag.name().starts_with("operations."));
-        assert_eq!((ours, groups.len()), (Some(66), 12));
+        assert_eq!((ours, SEED_FLAGS, groups.len()), (Some(66), 66, 12));
         assert_eq!(names.len(), CapabilityFlag::ALL.len());
     }
 
@@ -347,6 +355,19 @@ mod tests {
         assert_eq!(
             known.value(CapabilityFlag::ForkThread),
             CapabilityValue::Unknown
+        );
+    }
+
+    #[test]
+    fn a_flag_of_ours_is_written_only_where_it_is_known() {
+        let mut set = CapabilitySet::default();
+        let written = |set: &CapabilitySet| serde_json::to_string(set).unwrap();
+        assert_eq!(written(&set), format!("\"{}\"", "u".repeat(66)));
+        set.insert(CapabilityFlag::ImageInput, CapabilityValue::No);
+        assert_eq!(written(&set), format!("\"{}n\"", "u".repeat(67)));
+        assert_eq!(
+            serde_json::from_str::<CapabilitySet>(&written(&set)).unwrap(),
+            set
         );
     }
 

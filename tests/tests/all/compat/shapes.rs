@@ -63,6 +63,23 @@ fn read_entry(text: &str) -> Result<(), String> {
     }
 }
 
+/// Fields of samples that were marked draft, that no program of that version ever filled, and whose shape has changed since:
+/// version, file, field. Each stands in docs/compatibility.md.
+const CHANGED_DRAFTS: &[(&str, &str, &str)] = &[("first-light", "state.jsonl", "transfers")];
+
+/// A kept sample, but for fields whose draft has changed: those are lists, and read as what its programs wrote.
+fn as_written(version: &str, file: &str, sample: &str) -> String {
+    let mut value: Value = serde_json::from_str(sample).expect("a sample is JSON");
+    for (_, _, field) in CHANGED_DRAFTS
+        .iter()
+        .filter(|(of, within, _)| (*of, *within) == (version, file))
+    {
+        assert!(value[field].is_array(), "{version}/{file}: {field}");
+        value[field] = Value::Array(Vec::new());
+    }
+    value.to_string()
+}
+
 type Reader = fn(&str) -> Result<(), String>;
 
 /// What is in each file of `domain/`.
@@ -114,7 +131,7 @@ fn what_earlier_versions_keep_in_their_logs_and_databases_is_read() {
             let text = text(&dir.join(file));
             assert!(!text.is_empty(), "{version}/{file} is empty");
             for (line, sample) in text.lines().enumerate() {
-                if let Err(what) = reader(sample) {
+                if let Err(what) = reader(&as_written(version, file, sample)) {
                     panic!(
                         "{version}/domain/{file} line {}: {what}: {sample}",
                         line + 1
