@@ -18,6 +18,7 @@
 
 pub mod cli;
 pub mod device;
+pub mod here;
 pub mod host;
 pub mod model;
 pub mod mount;
@@ -32,6 +33,7 @@ pub mod world;
 
 pub use cli::Cli;
 pub use device::Device;
+pub use here::Here;
 pub use host::Host;
 pub use model::Model;
 pub use proxy::Proxy;

@@ -26,6 +26,7 @@ mod core;
 mod delivery;
 mod diff;
 mod error;
+mod far;
 mod feed;
 mod follow;
 mod further;
@@ -51,6 +52,7 @@ pub use api::{
 };
 pub use batch::{AppendText, Batch, ListBatch, ListOp, ThreadsBatch, TimelineBatch};
 pub use error::{CoreError, PairError, QueryError, SubmitError};
+pub use far::{FarHost, FarHostError};
 pub use pilothouse_domain::row::Standing;
 pub use pilothouse_orchestrator::{Affordances, Offer, Unavailable, masked};
 pub use pilothouse_store::{ThreadFilter, ThreadPlace};

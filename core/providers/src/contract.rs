@@ -41,6 +41,12 @@ pub trait ProviderAdapter: Send + Sync + 'static {
     fn outlives_host(&self) -> bool {
         false
     }
+    /// Whether its agents run where no process of theirs is this ledger's: what is started here is a connection, what ends here
+    /// is one. They outlive the ledger, [`Self::attach`] connects anew, and what they were doing is never taken for lost because
+    /// a connection was.
+    fn runs_elsewhere(&self) -> bool {
+        false
+    }
     /// Takes up a process that an earlier host left running, as [`Self::start`] does with a new one. `record` is the file that
     /// says which it is ([`crate::process::detached`]); `launch` names its incarnation and what is configured.
     fn attach(

@@ -19,5 +19,6 @@ pub mod pi;
 pub mod picture;
 pub mod process;
 pub mod registry;
+pub mod remote;
 pub mod replay;
 mod rpc;

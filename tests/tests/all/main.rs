@@ -21,6 +21,7 @@ mod opencode;
 mod pi;
 mod pictures;
 mod rebuild;
+mod remote;
 mod replayed;
 mod stories;
 mod streaming;
