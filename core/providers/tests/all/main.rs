@@ -14,6 +14,8 @@ mod acp_hostile;
 mod acp_misbehaving;
 mod acp_recordings;
 mod acp_updates;
+mod capabilities;
+mod capability_evidence;
 mod claude_asking;
 mod claude_hostile;
 mod claude_labels;

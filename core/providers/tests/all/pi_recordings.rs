@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 const CUTS: usize = 60;
 
 /// A recording as far as it was replayed.
-struct Replay {
+pub(crate) struct Replay {
     codec: Codec,
     stage: Stage,
-    received: Vec<Received>,
+    pub(crate) received: Vec<Received>,
     /// Prompts whose turn has not begun: the effect that sent each.
     sending: BTreeMap<u64, pilothouse_domain::Effect>,
 }
@@ -55,7 +55,7 @@ impl Replay {
         }
     }
 
-    fn of(agent: &str, name: &str) -> Self {
+    pub(crate) fn of(agent: &str, name: &str) -> Self {
         let mut replay = Self::new();
         for record in records(agent, name) {
             replay.step(&record);

@@ -1,0 +1,249 @@
+//! Every fact of the profiles: a `yes` names the recording or the test that shows it, a `no` is shown by no recording and
+//! refused in a typed way, and docs/capabilities.md says so in one table.
+
+use crate::{
+    capability_evidence::{NOTHING_TO_REFUSE, TESTED, TOLD, UNREAD},
+    replay::names_of,
+    support::root,
+};
+use pilothouse_domain::{Capabilities, CapabilityFlag, CapabilityValue, ProviderEvent};
+use pilothouse_orchestrator::degrade;
+use pilothouse_providers::{claude, codex, opencode, pi};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+};
+
+/// The agents whose profiles are held: name, what it says, the version it was measured on.
+fn agents() -> [(&'static str, Capabilities); 4] {
+    [
+        ("codex", codex::profile::capabilities()),
+        ("claude", claude::profile::capabilities()),
+        ("opencode", opencode::profile::capabilities()),
+        ("pi", pi::profile::capabilities()),
+    ]
+}
+
+/// The events among what a family's codec gave.
+macro_rules! events_in {
+    ($told:expr, $event:path) => {
+        $told
+            .into_iter()
+            .filter_map(|one| match one {
+                $event(event) => Some(event),
+                _ => None,
+            })
+            .collect()
+    };
+}
+
+/// What a recording of an agent comes to.
+fn events(agent: &str, name: &str) -> Vec<ProviderEvent> {
+    match agent {
+        "codex" => {
+            let replay = crate::replay::Replay::of(&crate::replay::load(name));
+            events_in!(replay.received, codex::Received::Event)
+        }
+        "claude" => {
+            let replay = crate::claude_recordings::Replay::of(name);
+            events_in!(replay.received, claude::Received::Event)
+        }
+        "pi" => {
+            let replay = crate::pi_recordings::Replay::of("pi", name);
+            events_in!(replay.received, pi::Received::Event)
+        }
+        _ => events_in!(
+            crate::opencode_replay::Replay::of(name).told,
+            opencode::Told::Event
+        ),
+    }
+}
+
+/// For each flag that recordings can show, the first of the agent that does.
+fn shown(agent: &str) -> BTreeMap<CapabilityFlag, String> {
+    let mut shown = BTreeMap::new();
+    for name in names_of(agent) {
+        let events = events(agent, &name);
+        for (flag, shows) in TOLD {
+            if !shown.contains_key(flag) && events.iter().any(shows) {
+                shown.insert(*flag, name.clone());
+            }
+        }
+    }
+    shown
+}
+
+/// All Rust sources beneath a folder.
+fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
+    let mut entries: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            found.push((name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+/// The tests that drive real agents.
+fn tests() -> String {
+    let mut found = Vec::new();
+    for folder in ["core/providers/tests/all", "tests/tests/all"] {
+        sources(&root().join(folder), &mut found);
+    }
+    found.into_iter().map(|(_, text)| text).collect()
+}
+
+/// The files of the product that read a flag; profiles only state them.
+fn readers(flag: CapabilityFlag, product: &[(String, String)]) -> Vec<String> {
+    let name = format!("CapabilityFlag::{flag:?}");
+    let reads = |text: &str| {
+        text.match_indices(&name).any(|(at, _)| {
+            let rest = &text[at + name.len()..];
+            !rest.starts_with(|next: char| next.is_alphanumeric())
+        })
+    };
+    product
+        .iter()
+        .filter(|(_, text)| reads(text))
+        .map(|(file, _)| file.clone())
+        .collect()
+}
+
+fn product() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for part in ["orchestrator", "ledger", "engine", "host", "providers"] {
+        sources(&root().join("core").join(part).join("src"), &mut found);
+    }
+    found.retain(|(file, _)| !file.ends_with("profile.rs") && !file.ends_with("facts.rs"));
+    found
+}
+
+/// What shows a fact, in the words of the table; `Err` if nothing does.
+fn evidence(
+    agent: &str,
+    flag: CapabilityFlag,
+    value: CapabilityValue,
+    shown: &BTreeMap<CapabilityFlag, String>,
+    tests: &str,
+) -> Result<String, String> {
+    let told = TOLD.iter().any(|(of, _)| *of == flag);
+    let test = TESTED
+        .iter()
+        .find(|(of, whose, _)| *of == flag && *whose == agent)
+        .map(|(_, _, test)| *test);
+    match (value, shown.get(&flag), test) {
+        (CapabilityValue::Unknown, _, _) => Ok("unknown".to_owned()),
+        (CapabilityValue::Yes, Some(recording), None) => Ok(format!("yes: {recording}")),
+        (CapabilityValue::Yes, _, Some(test)) if tests.contains(&format!("fn {test}(")) => {
+            Ok(format!("yes: `{test}`"))
+        }
+        (CapabilityValue::Yes, _, Some(test)) => Err(format!("there is no test {test}")),
+        (CapabilityValue::Yes, None, None) => Err("yes, and nothing shows it".to_owned()),
+        (CapabilityValue::No, Some(recording), _) => Err(format!("no, and {recording} shows it")),
+        (CapabilityValue::No, None, _) if told => Ok("no: not in any recording".to_owned()),
+        (CapabilityValue::No, None, _) => {
+            let refused = degrade::TABLE.iter().any(|row| row.needs == flag);
+            if refused {
+                Ok("no: refused".to_owned())
+            } else if NOTHING_TO_REFUSE.contains(&flag) {
+                Ok("no".to_owned())
+            } else {
+                Err("no, and nothing refuses it".to_owned())
+            }
+        }
+    }
+}
+
+#[test]
+fn every_yes_is_shown_by_a_recording_or_a_test_and_every_no_is_refused_or_seen_nowhere() {
+    let (tests, product) = (tests(), product());
+    let mut wrong = Vec::new();
+    let mut rows: BTreeMap<CapabilityFlag, Vec<String>> = BTreeMap::new();
+    for (agent, known) in agents() {
+        let shown = shown(agent);
+        for &flag in CapabilityFlag::ALL {
+            let value = known.value(flag);
+            match evidence(agent, flag, value, &shown, &tests) {
+                Ok(words) => rows.entry(flag).or_default().push(words),
+                Err(problem) => wrong.push(format!("{agent}: {flag}: {problem}")),
+            }
+        }
+        let facts = known.facts.values();
+        wrong.extend(
+            facts
+                .filter(|fact| fact.version.is_empty() || fact.observed_at.len() != 10)
+                .map(|fact| format!("{agent}: {fact:?} has no version or date")),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    let unread: BTreeSet<_> = CapabilityFlag::ALL
+        .iter()
+        .filter(|flag| readers(**flag, &product).is_empty())
+        .collect();
+    let listed: BTreeSet<_> = UNREAD.iter().collect();
+    assert_eq!(
+        unread, listed,
+        "left: flags without a reader; right: the list of them, which only shrinks"
+    );
+    held(&page(&rows, &product));
+}
+
+/// docs/capabilities.md.
+fn page(rows: &BTreeMap<CapabilityFlag, Vec<String>>, product: &[(String, String)]) -> String {
+    let mut page = INTRODUCTION.to_owned();
+    let mut group = "";
+    for (flag, cells) in rows {
+        let (of, name) = flag.name().split_once('.').unwrap();
+        if of != group {
+            group = of;
+            let _ = write!(
+                page,
+                "\n## {group}\n\n| flag | codex | claude | opencode | pi | read by |\n|---|---|---|---|---|---|\n"
+            );
+        }
+        let readers = readers(*flag, product);
+        let readers: Vec<_> = readers
+            .iter()
+            .map(|file| format!("`{}`", file.trim_start_matches("core/").replace("/src", "")))
+            .collect();
+        let readers = if readers.is_empty() {
+            "nothing yet".to_owned()
+        } else {
+            readers.join(", ")
+        };
+        let _ = writeln!(page, "| {name} | {} | {readers} |", cells.join(" | "));
+    }
+    page
+}
+
+const INTRODUCTION: &str = "# Capabilities
+
+What the profiles say of the four agents with a family of their own, on the versions of `scripts/agents.lock`, and what shows
+it: a recording of `tests/recordings`, or a test that runs the real agent. `no: refused` is refused before anything is sent,
+with what to do instead (`core/orchestrator/src/degrade.rs`). A running agent's handshake overrides its profile. A flag that
+nothing reads describes the agent and changes nothing.
+
+Written by `UPDATE_CAPABILITIES=1 cargo test -p pilothouse-providers --test all capabilities`, which without it holds that the
+table is true.
+";
+
+fn held(page: &str) {
+    let file = root().join("docs/capabilities.md");
+    if std::env::var_os("UPDATE_CAPABILITIES").is_some() {
+        fs::write(&file, page).unwrap();
+    }
+    let kept = fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(
+        kept, page,
+        "docs/capabilities.md is not what the profiles say (if the change is meant: UPDATE_CAPABILITIES=1)"
+    );
+}
