@@ -14,6 +14,7 @@ pub mod acp;
 pub mod claude;
 pub mod codex;
 pub mod contract;
+pub mod endpoint;
 pub mod opencode;
 pub mod pi;
 pub mod picture;
