@@ -184,7 +184,8 @@ impl Endpoint {
         };
         let name = ServerName::try_from(self.host.clone())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        Ok(Box::new(tls.connect(name, stream).await?))
+        let stream = tls.connect(name, stream).await.map_err(plainly)?;
+        Ok(Box::new(stream))
     }
 }
 
@@ -285,6 +286,23 @@ pub struct WrongKey {
     pub expected: ContentHash,
     /// The one that was shown.
     pub found: ContentHash,
+}
+
+/// Says of a wrong key what it is, instead of what TLS makes of it.
+fn plainly(error: io::Error) -> io::Error {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>());
+    let wrong = match tls {
+        Some(Error::InvalidCertificate(CertificateError::Other(other))) => {
+            other.0.downcast_ref::<WrongKey>().copied()
+        }
+        _ => None,
+    };
+    match wrong {
+        Some(wrong) => io::Error::new(io::ErrorKind::PermissionDenied, wrong),
+        None => error,
+    }
 }
 
 #[derive(Debug)]
