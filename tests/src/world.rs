@@ -283,9 +283,12 @@ fn write_pi_home(home: &Path, port: u16) {
         "baseUrl": format!("http://127.0.0.1:{port}/v1"),
         "api": "openai-completions",
         "apiKey": "sk-local",
-        "models": [{"id": "scripted", "reasoning": true, "contextWindow": 128_000, "maxTokens": 8192}],
+        "models": [{"id": "scripted", "reasoning": true, "input": ["text", "image"], "contextWindow": 128_000, "maxTokens": 8192}],
     }}});
     fs::write(agent.join("models.json"), models.to_string()).expect("models.json");
+    // A short conversation can be shortened, too.
+    let settings = serde_json::json!({"compaction": {"keepRecentTokens": 1}});
+    fs::write(agent.join("settings.json"), settings.to_string()).expect("settings.json");
 }
 
 /// A running world. Dropped, it is gone: host first, so that its agents go with it.

@@ -428,6 +428,8 @@ pub struct Usage {
     pub reasoning: u64,
     /// Size of the model's context, if the agent tells.
     pub context_window: Option<u64>,
+    /// What it cost as the agent says, in billionths of a US dollar; `None` if it does not say, never 0.
+    pub cost_nano_usd: Option<u64>,
 }
 
 /// A window of time in which an account may use so much and no more.

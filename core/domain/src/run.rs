@@ -174,6 +174,9 @@ pub struct Usage {
     /// Size of the model's context, if the agent tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
+    /// What it cost as the agent says, in billionths of a US dollar; `None` if it does not say, never 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_nano_usd: Option<u64>,
 }
 
 /// One try at a run.

@@ -112,6 +112,7 @@ fn usage(rng: &mut Rng) -> ProviderEventKind {
             output: rng.between(10, 4_000),
             reasoning: 64,
             context_window: Some(272_000),
+            cost_nano_usd: None,
         },
     }
 }

@@ -27,3 +27,4 @@ mod stories;
 mod streaming;
 mod two_devices;
 mod whole;
+mod whole_others;

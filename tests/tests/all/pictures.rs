@@ -7,7 +7,7 @@ use pilothouse_domain::{
     thread::{Attachment, Delivery},
 };
 use pilothouse_engine::{RowContent, Ticket};
-use pilothouse_tests::{Cli, Device, World};
+use pilothouse_tests::{Cli, Device, Setup, World};
 use serde_json::json;
 use std::fs;
 
@@ -79,12 +79,25 @@ fn send(device: &Device, thread: ThreadId, text: &str, attachments: Vec<Attachme
 
 #[test]
 fn case_43_a_picture_alone_one_with_words_and_twenty_reach_the_model_whole() {
-    let world = World::start();
+    reach_the_model_whole(&World::start(), "codex");
+}
+
+#[test]
+fn case_43_by_claude_code_pictures_reach_the_model_whole() {
+    reach_the_model_whole(&Setup::new().claude().start(), "claude");
+}
+
+#[test]
+fn case_43_by_pi_pictures_reach_the_model_whole() {
+    reach_the_model_whole(&Setup::new().pi(&[]).start(), "pi");
+}
+
+fn reach_the_model_whole(world: &World, agent: &str) {
     world.model.script("say", &json!([{"text": "I see."}]));
     let device = world.device("phone");
-    let thread = device.new_thread("codex", Mode::Ask);
+    let thread = device.new_thread(agent, Mode::Ask);
     let cat = dot(1, 2, 3);
-    let picture = bring(&device, &world, "cat.png", &cat);
+    let picture = bring(&device, world, "cat.png", &cat);
 
     device.accepted(&send(&device, thread, "", vec![picture.clone()]));
     device.completed(thread, 1);
@@ -99,11 +112,11 @@ fn case_43_a_picture_alone_one_with_words_and_twenty_reach_the_model_whole() {
     device.completed(thread, 2);
     assert_eq!(world.model.pictures(), [sha256(&cat), sha256(&cat)]);
 
-    let other = device.new_thread("codex", Mode::Ask);
+    let other = device.new_thread(agent, Mode::Ask);
     let dots: Vec<_> = (0..20).map(|n| dot(n, 0, 255)).collect();
     let pictures = dots.iter().enumerate();
     let pictures = pictures
-        .map(|(n, dot)| bring(&device, &world, &format!("{n}.png"), dot))
+        .map(|(n, dot)| bring(&device, world, &format!("{n}.png"), dot))
         .collect();
     device.accepted(&send(
         &device,

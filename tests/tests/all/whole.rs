@@ -8,18 +8,18 @@ use pilothouse_engine::{Page, Prediction, Query, RowContent};
 use pilothouse_tests::{Cli, Device, World, process};
 use serde_json::{Value, json};
 
-fn prompt(mark: &str) -> String {
+pub(crate) fn prompt(mark: &str) -> String {
     format!("[[id:{mark}]] [[script:say]]")
 }
 
 /// A run that only talks; gives its id.
-fn talk(device: &Device, thread: ThreadId, ordinal: u32, mark: &str) -> RunId {
+pub(crate) fn talk(device: &Device, thread: ThreadId, ordinal: u32, mark: &str) -> RunId {
     device.accepted(&device.say(thread, &prompt(mark)));
     device.completed(thread, ordinal);
     device.ended(thread, ordinal).id
 }
 
-fn fork(device: &Device, source: ThreadId, run: Option<RunId>) -> ThreadId {
+pub(crate) fn fork(device: &Device, source: ThreadId, run: Option<RunId>) -> ThreadId {
     let ticket = device.submit(
         None,
         CommandBody::ThreadFork {
@@ -37,9 +37,9 @@ fn fork(device: &Device, source: ThreadId, run: Option<RunId>) -> ThreadId {
 }
 
 /// The host and its agent end without a word, and the conversations go on in new processes.
-fn next_life(world: &mut World, device: &Device) {
+pub(crate) fn next_life(world: &mut World, device: &Device) {
     let agents = world.host.agents();
-    assert!(!agents.is_empty(), "codex runs as the host's child");
+    assert!(!agents.is_empty(), "the agent runs as the host's child");
     world.host.kill_9();
     for agent in agents {
         process::gone(agent);
@@ -51,7 +51,7 @@ fn next_life(world: &mut World, device: &Device) {
 }
 
 /// How many requests to the model held what was said under each mark.
-fn held(world: &World, marks: &[&str]) -> Vec<u64> {
+pub(crate) fn held(world: &World, marks: &[&str]) -> Vec<u64> {
     marks
         .iter()
         .map(|mark| world.model.mark(mark).requests)

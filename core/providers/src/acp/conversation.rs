@@ -248,7 +248,7 @@ impl Tokens {
                     cached_input: total.cached_input.saturating_sub(before.cached_input),
                     output: total.output.saturating_sub(before.output),
                     reasoning: total.reasoning.saturating_sub(before.reasoning),
-                    context_window: None,
+                    ..Usage::default()
                 }
             }
             Some(told) => tokens(told),
@@ -272,6 +272,6 @@ fn tokens(told: &Value) -> Usage {
         cached_input: cached,
         output: count(["outputTokens", "output_tokens"]),
         reasoning: count(["thoughtTokens", "reasoning_output_tokens"]),
-        context_window: None,
+        ..Usage::default()
     }
 }

@@ -18,6 +18,7 @@ use crate::rpc::{
 };
 use pilothouse_domain::{
     Answer, NativeId, ProviderEventKind, Subject,
+    provider::AccountLimit,
     provider_event::{NativePlace, Resolution},
     request::RequestKind,
 };
@@ -81,6 +82,10 @@ pub struct Codec {
     pub(super) compaction_ended: bool,
     /// The agent's words of why it could not speak with its model.
     pub(super) failure: Option<super::turns::Failure>,
+    /// What all turns of this process have cost so far, in billionths of a US dollar.
+    pub(super) cost: u64,
+    /// Limits of the account, as last said.
+    pub(super) limits: Vec<AccountLimit>,
     unreadable_in_a_row: u32,
 }
 
@@ -112,6 +117,8 @@ impl Codec {
             compaction: None,
             compaction_ended: true,
             failure: None,
+            cost: 0,
+            limits: Vec::new(),
             unreadable_in_a_row: 0,
         }
     }
@@ -139,9 +146,9 @@ impl Codec {
             Call::Prompt {
                 turn: Some(turn),
                 client_id,
-                ..
+                content,
             } => {
-                self.sent.named(turn.clone(), client_id.clone());
+                self.sent.named(turn.clone(), client_id.clone(), content);
                 turn.0.clone()
             }
             Call::Prompt {
@@ -350,6 +357,7 @@ impl Codec {
             Some("user") => messages::user(self, frame, out),
             Some("system") => system::read(self, frame, out),
             Some("result") => self.result(frame, out),
+            Some("rate_limit_event") => system::limits(self, frame, out),
             Some("command_lifecycle") => self.lifecycle(frame, out),
             Some("control_request") => self.ask(frame, out),
             Some("control_response") => self.reply(frame, out),

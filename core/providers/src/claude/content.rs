@@ -23,6 +23,13 @@ fn text(block: &Value) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
+/// The pictures among blocks.
+pub(super) fn pictures(blocks: &[Value]) -> impl Iterator<Item = &Value> {
+    blocks
+        .iter()
+        .filter(|block| block.get("type").and_then(Value::as_str) == Some("image"))
+}
+
 /// Content as text: a text itself, or a list of blocks.
 pub(super) fn texts(content: &Value) -> String {
     match content {

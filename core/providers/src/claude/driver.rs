@@ -5,20 +5,23 @@ use super::{
     profile,
     replies::{CallError, Reply},
     starting::{Conversation, Failed, Process, Starting, is_uuid, needs_bypass, uuid},
+    transcript::Files,
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Compaction, Escalation, EventSender, ForkThread, Forking,
-        History, InterruptError, Interrupting, Launch, OpenError, OpenThread, ProcessSharing,
-        ProviderAdapter, RespondError, Response, RuntimeEvents, SendError, SendTurn, StartError,
-        Steering, TurnAccepted,
+        AgentRuntime, Compacting, Escalation, EventSender, Forking, History, InterruptError,
+        Interrupting, Launch, OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError,
+        Response, Reverting, RuntimeEvents, SendError, SendTurn, StartError, Steering,
+        TurnAccepted,
     },
+    picture,
     process::{Life, StopTimers},
     rpc::session::lock,
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    provider::OfferedModel,
     provider_event::NativePlace,
     request::{AnswerDelivery, LostReason},
     run::{ErrorCode, RunError},
@@ -28,11 +31,14 @@ use serde_json::Value;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 use tokio::sync::mpsc;
+
+/// Bytes of the pictures of one message: 30 MiB were taken in 5 s.
+const PICTURES: u64 = 32 * 1024 * 1024;
 
 /// How long Claude Code may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,19 +126,20 @@ impl ClaudeAdapter {
             }
         };
         Ok(Arc::new(ClaudeRuntime {
+            files: Files::of(&starting.launch),
             starting,
             process: Mutex::new(Arc::new(process)),
             events: events.downgrade(),
             missing,
             generation: AtomicU32::new(2),
-            messages: AtomicU64::new(0),
+            messages: AtomicU32::new(0),
             beginning: tokio::sync::Mutex::default(),
         }))
     }
 }
 
 impl Starting {
-    fn error(&self, failed: Failed) -> StartError {
+    pub(super) fn error(&self, failed: Failed) -> StartError {
         match failed {
             Failed::Start(error) => error,
             Failed::NoConversation => StartError::Handshake {
@@ -171,8 +178,8 @@ impl ProviderAdapter for ClaudeAdapter {
 }
 
 /// The agent of a thread: one process at a time.
-struct ClaudeRuntime {
-    starting: Starting,
+pub(super) struct ClaudeRuntime {
+    pub(super) starting: Starting,
     process: Mutex<Arc<Process>>,
     /// Open as long as a process runs: whoever listens waits for its end.
     events: mpsc::WeakSender<RuntimeEvents>,
@@ -181,12 +188,14 @@ struct ClaudeRuntime {
     /// Processes started so far.
     generation: AtomicU32,
     /// Messages sent so far.
-    messages: AtomicU64,
+    messages: AtomicU32,
+    /// The conversations as the agent writes them down.
+    pub(super) files: Files,
     /// Taken while a turn is begun or the process changed, so that two cannot be at once.
-    beginning: tokio::sync::Mutex<()>,
+    pub(super) beginning: tokio::sync::Mutex<()>,
 }
 
-fn refused(code: ErrorCode, message: impl Into<String>) -> RunError {
+pub(super) fn refused(code: ErrorCode, message: impl Into<String>) -> RunError {
     RunError {
         code,
         message: message.into(),
@@ -194,13 +203,13 @@ fn refused(code: ErrorCode, message: impl Into<String>) -> RunError {
 }
 
 impl ClaudeRuntime {
-    fn process(&self) -> Arc<Process> {
+    pub(super) fn process(&self) -> Arc<Process> {
         Arc::clone(&lock(&self.process))
     }
 
     /// Another process takes the place of the one that runs, which nobody hears of. Nothing goes on in it. It serves the first
     /// of these conversations that is there.
-    async fn replace(
+    pub(super) async fn replace(
         &self,
         conversations: &[Conversation<'_>],
         may_bypass: bool,
@@ -289,7 +298,7 @@ impl ClaudeRuntime {
         self.selected(&open.selection).await
     }
 
-    async fn selected(&self, selection: &Selection) -> Result<NativeId, OpenError> {
+    pub(super) async fn selected(&self, selection: &Selection) -> Result<NativeId, OpenError> {
         match self.select(selection).await {
             Ok(()) => Ok(self.process().serves.clone()),
             Err(CallError::Lost) => Err(OpenError::Lost),
@@ -299,54 +308,16 @@ impl ClaudeRuntime {
         }
     }
 
-    /// Copies a conversation: the process that serves nothing yet gives way to one that serves the copy.
-    async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
-        let refuse = |message: &str| {
-            let error = refused(ErrorCode::Agent, message);
-            Err(OpenError::Refused { error })
-        };
-        if !fork.whole {
-            return refuse(
-                "Claude Code copies conversations only as a whole; fork from the last run, or start a new thread",
-            );
-        }
-        if !is_uuid(fork.source.as_str()) {
-            return Err(OpenError::NotFound {
-                thread: fork.source,
-            });
-        }
-        let _beginning = self.beginning.lock().await;
-        let process = self.process();
-        if lock(&process.session.codec).is_busy() {
-            return refuse("a turn goes on in this process; a copy needs one of its own");
-        }
-        let may_bypass = process.may_bypass || needs_bypass(fork.selection.mode);
-        let copy = self.fresh_id();
-        let conversation = Conversation::Forked {
-            source: &fork.source,
-            copy: &copy,
-        };
-        match self.replace(&[conversation], may_bypass).await {
-            Ok(()) => self.selected(&fork.selection).await,
-            Err(Failed::NoConversation) => Err(OpenError::NotFound {
-                thread: fork.source,
-            }),
-            Err(Failed::Start(error)) => Err(OpenError::Refused {
-                error: refused(ErrorCode::Start, error.to_string()),
-            }),
-        }
-    }
-
     async fn send(&self, send: SendTurn) -> Result<TurnAccepted, SendError> {
-        if let Some(attachment) = send.attachments.first() {
-            let message = format!(
-                "`{}` cannot be sent: attachments are not handed to Claude Code yet",
-                attachment.name
-            );
-            let error = refused(ErrorCode::Agent, message);
-            return Err(SendError::Refused { error });
-        }
-        let content = vec![outgoing::text_block(&send.text)];
+        let pictures = picture::encoded(&send.attachments, "Claude Code", PICTURES).await;
+        let pictures = pictures.map_err(|problem| SendError::Refused {
+            error: refused(ErrorCode::Agent, problem),
+        })?;
+        // A block of empty words is none that its model takes.
+        let words = (!send.text.is_empty() || pictures.is_empty())
+            .then(|| outgoing::text_block(&send.text));
+        let pictures = pictures.into_iter().map(outgoing::picture_block);
+        let content = words.into_iter().chain(pictures).collect();
         let turn = self
             .begin(send.client_id, content, Some(&send.selection))
             .await?;
@@ -354,7 +325,7 @@ impl ClaudeRuntime {
     }
 
     /// Begins a turn with a message, and waits for the receipt.
-    async fn begin(
+    pub(super) async fn begin(
         &self,
         client_id: String,
         content: Vec<Value>,
@@ -408,11 +379,13 @@ impl ClaudeRuntime {
         }
     }
 
-    /// An id that no other message or conversation has: half of it names this life of the agent.
-    fn fresh_id(&self) -> NativeId {
+    /// An id that no other message or conversation has: what the incarnation lends it names this life of the agent. The number
+    /// comes first, for the agent takes ids for one that differ in their last twelve digits only.
+    pub(super) fn fresh_id(&self) -> NativeId {
         let number = self.messages.fetch_add(1, Ordering::Relaxed);
         let mut bytes = *self.starting.launch.incarnation.as_bytes();
-        for (byte, of_number) in bytes.iter_mut().skip(8).zip(number.to_be_bytes()) {
+        // It is counted in 32 bits: more messages than that no process lives to see.
+        for (byte, of_number) in bytes.iter_mut().zip(number.to_be_bytes()) {
             *byte = of_number;
         }
         NativeId(uuid(bytes))
@@ -499,11 +472,19 @@ impl AgentRuntime for ClaudeRuntime {
     }
 
     fn history(&self) -> Option<&dyn History> {
-        None
+        Some(self)
     }
 
     fn forking(&self) -> Option<&dyn Forking> {
         Some(self)
+    }
+
+    fn reverting(&self) -> Option<&dyn Reverting> {
+        Some(self)
+    }
+
+    fn models(&self) -> Vec<OfferedModel> {
+        self.process().hello.offered()
     }
 
     fn compacting(&self) -> Option<&dyn Compacting> {
@@ -518,27 +499,5 @@ impl Interrupting for ClaudeRuntime {
         turn: NativeId,
     ) -> BoxFuture<'_, Result<(), InterruptError>> {
         Box::pin(self.stop_turn(thread, turn))
-    }
-}
-
-impl Forking for ClaudeRuntime {
-    fn fork(&self, fork: ForkThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
-        Box::pin(self.copy(fork))
-    }
-}
-
-impl Compacting for ClaudeRuntime {
-    /// By its own command, which is a message.
-    fn compact(&self, thread: NativeId) -> BoxFuture<'_, Result<Compaction, SendError>> {
-        Box::pin(async move {
-            if thread != self.process().serves {
-                let message = format!("this process of Claude Code does not serve {thread}");
-                let error = refused(ErrorCode::Resume, message);
-                return Err(SendError::Refused { error });
-            }
-            let content = vec![outgoing::text_block("/compact")];
-            let turn = self.begin(String::new(), content, None).await?;
-            Ok(Compaction::Turn { turn: Some(turn) })
-        })
     }
 }

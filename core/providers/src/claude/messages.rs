@@ -315,6 +315,7 @@ pub(super) fn user(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
         if client_id.is_empty() {
             return;
         }
+        left_out(codec, &id, blocks, out);
         let kind = ProviderEventKind::ItemClosed {
             item: NativeId(id),
             status: ItemStatus::Completed,
@@ -369,6 +370,35 @@ pub(super) fn user(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
         );
         codec.diagnostic(message, out);
     }
+}
+
+/// Says which pictures of a message its model does not see: the agent puts words in their place and goes on.
+fn left_out(codec: &Codec, message: &str, blocks: &[Value], out: &mut Vec<Received>) {
+    let sent = codec.sent.pictures(message);
+    let missing = sent.saturating_sub(content::pictures(blocks).count());
+    if missing == 0 {
+        return;
+    }
+    let words: Vec<String> = blocks
+        .iter()
+        .filter_map(|block| text_of(block, "text"))
+        .filter(|text| text.starts_with("[Image could not be processed"))
+        .collect();
+    let error = RunError {
+        code: ErrorCode::Agent,
+        message: cut(
+            &format!(
+                "Claude Code left out {missing} of {sent} pictures: {}",
+                words.join(" ")
+            ),
+            RAW_LIMIT,
+        ),
+    };
+    let kind = ProviderEventKind::Error {
+        error,
+        will_retry: false,
+    };
+    event(out, codec.place(None), kind);
 }
 
 /// What a slash command of the agent printed, without the tags around it.

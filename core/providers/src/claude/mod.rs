@@ -27,7 +27,9 @@ mod starting;
 mod system;
 mod tasks;
 mod tools;
+mod transcript;
 mod turns;
+mod whole;
 
 pub use crate::rpc::{
     asked::{AnswerProblem, PENDING_REQUESTS},

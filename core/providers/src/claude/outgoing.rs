@@ -1,6 +1,6 @@
 //! What we send: one typed call per control request that is used, and messages.
 
-use crate::rpc::line;
+use crate::{picture::Encoded, rpc::line};
 use pilothouse_domain::NativeId;
 use serde_json::{Value, json};
 
@@ -28,6 +28,13 @@ pub enum Call {
     },
     /// Stops what goes on, and whatever waits behind it.
     Interrupt,
+    /// Takes back a message and all that follows it.
+    Rewind {
+        /// The message.
+        message: NativeId,
+        /// The last message that whoever asks has seen; `None` if nothing may follow the one that is taken back.
+        last: Option<NativeId>,
+    },
     /// Sets the permission mode.
     SetMode {
         /// As the agent names it.
@@ -65,6 +72,7 @@ impl Call {
             Self::Prompt { .. } => "user message",
             Self::CancelMessage { .. } => "cancel_async_message",
             Self::Interrupt => "interrupt",
+            Self::Rewind { .. } => "rewind_conversation",
             Self::SetMode { .. } => "set_permission_mode",
             Self::SetModel { .. } => "set_model",
             Self::SetEffort { .. } => "apply_flag_settings",
@@ -82,6 +90,20 @@ impl Call {
             }
             // What waits behind the turn would otherwise begin the next one.
             Self::Interrupt => json!({"subtype": subtype, "cancel_queued": true}),
+            Self::Rewind {
+                message,
+                last: None,
+            } => {
+                json!({"subtype": subtype, "target_message_uuid": message})
+            }
+            Self::Rewind {
+                message,
+                last: Some(last),
+            } => json!({
+                "subtype": subtype,
+                "target_message_uuid": message,
+                "last_seen_user_message_uuid": last,
+            }),
             Self::SetMode { mode } => json!({"subtype": subtype, "mode": mode}),
             Self::SetModel { model: Some(model) } => json!({"subtype": subtype, "model": model}),
             Self::SetEffort { effort } => {
@@ -134,6 +156,18 @@ pub(crate) fn error_line(id: &Value, message: &str) -> Vec<u8> {
         "type": "control_response",
         "response": {"subtype": "error", "request_id": id, "error": message},
     }))
+}
+
+/// A picture as a block of content.
+pub(crate) fn picture_block(picture: Encoded) -> Value {
+    json!({
+        "type": "image",
+        "source": {
+            "type": "base64",
+            "media_type": picture.kind.media_type(),
+            "data": picture.data,
+        },
+    })
 }
 
 /// A text as a block of content.

@@ -13,11 +13,6 @@ pub enum Passed {
 pub const PASSED_OVER: &[(&str, Passed, &str)] = &[
     ("keep_alive", Passed::Nothing, "says nothing"),
     (
-        "rate_limit_event",
-        Passed::Diagnostic,
-        "how much of the account's limits is used; no event of ours holds it yet",
-    ),
-    (
         "tool_progress",
         Passed::Nothing,
         "how long a tool runs; it holds no output",

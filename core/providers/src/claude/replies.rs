@@ -5,7 +5,7 @@ use crate::rpc::{
     CallFailure,
     frames::{cut, list, text_of, text_or_empty, texts},
 };
-use pilothouse_domain::NativeId;
+use pilothouse_domain::{NativeId, provider::OfferedModel};
 use serde_json::Value;
 
 /// Bytes of the agent's words in an error.
@@ -41,8 +41,23 @@ pub enum Reply {
     },
     /// Whether the message was taken back.
     Cancelled(bool),
+    /// What came of taking back what was said.
+    Rewound(Rewound),
     /// Taken.
     Done,
+}
+
+/// What came of taking back what was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rewound {
+    /// It is forgotten.
+    Done,
+    /// The conversation does not hold it.
+    NotThere,
+    /// Something goes on, or waits to be read.
+    Busy,
+    /// Why not, in the agent's words.
+    Refused(String),
 }
 
 /// The agent's handshake.
@@ -67,6 +82,8 @@ pub struct Model {
     pub value: String,
     /// What it stands for at the moment.
     pub resolved: String,
+    /// Its name for a person.
+    pub name: String,
     /// Its efforts, from the smallest.
     pub efforts: Vec<String>,
 }
@@ -77,6 +94,30 @@ impl Hello {
         self.models
             .iter()
             .find(|model| model.value == name || model.resolved == name)
+    }
+
+    /// What it can run on. The agent takes what a name stands for as well as the name.
+    pub(super) fn offered(&self) -> Vec<OfferedModel> {
+        let mut offered: Vec<OfferedModel> = Vec::new();
+        for model in &self.models {
+            for id in [&model.value, &model.resolved] {
+                if id.is_empty() || offered.iter().any(|known| known.id == *id) {
+                    continue;
+                }
+                offered.push(OfferedModel {
+                    id: id.clone(),
+                    name: if model.name.is_empty() || *id == model.resolved {
+                        id.clone()
+                    } else {
+                        model.name.clone()
+                    },
+                    efforts: model.efforts.clone(),
+                    default_effort: None,
+                    is_default: model.value == "default" && *id == model.value,
+                });
+            }
+        }
+        offered
     }
 }
 
@@ -165,6 +206,7 @@ pub(crate) fn read(call: &Call, response: &Value) -> Result<Reply, CallError> {
                 .get("applied")
                 .and_then(|applied| text_of(applied, "effort")),
         }),
+        Call::Rewind { .. } => Ok(Reply::Rewound(rewound(result))),
         Call::CancelMessage { .. } => Ok(Reply::Cancelled(
             result.get("cancelled") == Some(&Value::Bool(true)),
         )),
@@ -173,6 +215,26 @@ pub(crate) fn read(call: &Call, response: &Value) -> Result<Reply, CallError> {
         | Call::Alive
         | Call::Prompt { .. }
         | Call::Foreign { .. } => Ok(Reply::Done),
+    }
+}
+
+fn rewound(result: &Value) -> Rewound {
+    if result.get("rewound") == Some(&Value::Bool(true)) {
+        return Rewound::Done;
+    }
+    match text_of(result, "reason").as_deref() {
+        Some("target_not_found") => Rewound::NotThere,
+        Some("turn_running" | "commands_queued" | "prompt_pending" | "state_changed") => {
+            Rewound::Busy
+        }
+        reason => {
+            let words = text_of(result, "error").unwrap_or_default();
+            let reason = reason.unwrap_or("without a reason");
+            Rewound::Refused(cut(
+                &format!("Claude Code did not take it back: {words} ({reason})"),
+                WORDS,
+            ))
+        }
     }
 }
 
@@ -191,6 +253,7 @@ fn hello(result: &Value) -> Option<Hello> {
             .map(|model| Model {
                 value: text_or_empty(model, "value"),
                 resolved: text_or_empty(model, "resolvedModel"),
+                name: text_or_empty(model, "displayName"),
                 efforts: texts(model, "supportedEffortLevels"),
             })
             .collect(),

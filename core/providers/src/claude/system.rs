@@ -10,6 +10,8 @@ use crate::rpc::{
 };
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
+    provider::AccountLimit,
+    provider_event::NativePlace,
     run::{ErrorCode, RunError},
 };
 use serde_json::Value;
@@ -145,6 +147,64 @@ fn retry(codec: &Codec, frame: &Value, out: &mut Vec<Received>) {
         will_retry: true,
     };
     event(out, codec.place(None), kind);
+}
+
+/// Windows that the agent names, and how long each is in minutes, where its name says so.
+const WINDOWS: [(&str, Option<u64>); 6] = [
+    ("five_hour", Some(300)),
+    ("seven_day", Some(10_080)),
+    ("seven_day_opus", Some(10_080)),
+    ("seven_day_sonnet", Some(10_080)),
+    ("seven_day_overage_included", Some(10_080)),
+    ("overage", None),
+];
+
+/// Reads `rate_limit_event`: the windows that are watched all the time, and the one that counts at the moment.
+pub(super) fn limits(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
+    let Some(told) = frame.get("rate_limit_info").filter(|told| told.is_object()) else {
+        return codec.unknown("rate_limit_event", frame, out);
+    };
+    let current = text_of(told, "rateLimitType");
+    let mut all = codec.limits.clone();
+    for (name, window_minutes) in WINDOWS {
+        let window = told
+            .get("unifiedWindows")
+            .and_then(|windows| windows.get(name));
+        let Some(window) = window.or_else(|| (current.as_deref() == Some(name)).then_some(told))
+        else {
+            continue;
+        };
+        let Some(used_percent) = window.get("utilization").and_then(percent) else {
+            continue;
+        };
+        let seconds = window.get("resetsAt").and_then(Value::as_u64);
+        let limit = AccountLimit {
+            name: name.to_owned(),
+            used_percent,
+            window_minutes,
+            resets_at_ms: seconds.map(|seconds| seconds.saturating_mul(1000)),
+            reached: text_of(window, "status").as_deref() == Some("rejected"),
+        };
+        match all.iter_mut().find(|known| known.name == name) {
+            Some(known) => *known = limit,
+            None => all.push(limit),
+        }
+    }
+    if all != codec.limits {
+        codec.limits.clone_from(&all);
+        let kind = ProviderEventKind::Limits { limits: all };
+        event(out, NativePlace::default(), kind);
+    }
+}
+
+/// A fraction as whole percents, over 100 where more was used than there is.
+fn percent(fraction: &Value) -> Option<u32> {
+    let fraction = fraction.as_f64().filter(|fraction| *fraction >= 0.0)?;
+    Some(
+        format!("{:.0}", fraction * 100.0)
+            .parse()
+            .unwrap_or(u32::MAX),
+    )
 }
 
 fn rerouted(codec: &Codec, frame: &Value, out: &mut Vec<Received>) -> Option<()> {

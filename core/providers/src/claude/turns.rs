@@ -2,10 +2,12 @@
 
 use super::{
     codec::{Codec, Received},
+    content,
     outgoing::Call,
     replies::{self, CallError, Reply},
 };
 use crate::rpc::{
+    cost::nano_usd,
     event,
     frames::{cut, list, text_of},
 };
@@ -26,15 +28,16 @@ const WORDS: usize = 2048;
 /// Messages that were sent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sent {
-    /// Those with an id: the id and the client id.
-    named: VecDeque<(NativeId, String)>,
+    /// Those with an id: the id, the client id, and how many pictures went with it.
+    named: VecDeque<(NativeId, String, usize)>,
     /// Those without one that have begun no turn yet: the turn's id, which is ours, and the client id.
     unnamed: VecDeque<(NativeId, String)>,
 }
 
 impl Sent {
-    pub(super) fn named(&mut self, id: NativeId, client_id: String) {
-        self.named.push_back((id, client_id));
+    pub(super) fn named(&mut self, id: NativeId, client_id: String, content: &[Value]) {
+        let pictures = content::pictures(content).count();
+        self.named.push_back((id, client_id, pictures));
         if self.named.len() > SENT {
             self.named.pop_front();
         }
@@ -54,10 +57,16 @@ impl Sent {
 
     /// The client id of a message.
     pub(super) fn client_id(&self, id: &str) -> Option<String> {
-        self.named
-            .iter()
-            .find(|(known, _)| known.as_str() == id)
-            .map(|(_, client_id)| client_id.clone())
+        self.find(id).map(|(_, client_id, _)| client_id.clone())
+    }
+
+    /// How many pictures went with a message.
+    pub(super) fn pictures(&self, id: &str) -> usize {
+        self.find(id).map_or(0, |(_, _, pictures)| *pictures)
+    }
+
+    fn find(&self, id: &str) -> Option<&(NativeId, String, usize)> {
+        self.named.iter().find(|(known, ..)| known.as_str() == id)
     }
 }
 
@@ -175,7 +184,10 @@ impl Codec {
             };
             event(out, place.clone(), kind);
         }
-        if let Some(usage) = usage(frame) {
+        let total = frame.get("total_cost_usd").and_then(nano_usd);
+        let cost = total.map(|total| total.saturating_sub(self.cost));
+        self.cost = total.unwrap_or(self.cost);
+        if let Some(usage) = usage(frame, cost) {
             event(out, place.clone(), ProviderEventKind::Usage { usage });
         }
         self.last = self.turn.take();
@@ -272,7 +284,7 @@ pub(super) fn code_of(status: Option<u64>) -> ErrorCode {
 }
 
 /// The tokens of the turn. The agent counts what was read fresh, what came from its cache and what went into it apart.
-fn usage(frame: &Value) -> Option<Usage> {
+fn usage(frame: &Value, cost: Option<u64>) -> Option<Usage> {
     let told = frame.get("usage").filter(|usage| usage.is_object())?;
     let count = |key: &str| told.get(key).and_then(Value::as_u64).unwrap_or(0);
     let cached = count("cache_read_input_tokens");
@@ -295,6 +307,7 @@ fn usage(frame: &Value) -> Option<Usage> {
             .and_then(Value::as_u64)
             .unwrap_or(0),
         context_window: window.filter(|window| *window > 0),
+        cost_nano_usd: cost.filter(|cost| *cost > 0),
     };
     (usage.input > 0 || usage.output > 0).then_some(usage)
 }

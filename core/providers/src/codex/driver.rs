@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Escalation, EventSender, Forking, History, InputFile,
-        Interrupting, Launch, OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError,
-        Response, Reverting, SendError, SendTurn, StartError, Steering, TurnAccepted,
+        AgentRuntime, Compacting, Escalation, EventSender, Forking, History, Interrupting, Launch,
+        OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, Reverting,
+        SendError, SendTurn, StartError, Steering, TurnAccepted,
     },
-    picture::{self, Picture},
+    picture,
     process::{BoundProcess, Life, StopTimers},
     rpc::{
         CallFailure as _,
@@ -334,9 +334,11 @@ impl CodexRuntime {
         let refused = |code, message: String| SendError::Refused {
             error: RunError { code, message },
         };
-        let images = pictures(send.attachments)
+        // Codex puts words in the place of a picture that it cannot read.
+        picture::kinds(&send.attachments, "codex")
             .await
             .map_err(|problem| refused(ErrorCode::Agent, problem))?;
+        let images = send.attachments.into_iter().map(|file| file.path).collect();
         let Loaded { cwd, starting } = lock(&self.threads)
             .entry(send.thread.clone())
             .or_default()
@@ -467,27 +469,6 @@ impl AgentRuntime for CodexRuntime {
         self.offers(CapabilityFlag::ForkThread)
             .then_some(self as &dyn Forking)
     }
-}
-
-/// The files of pictures. Codex puts words in the place of one that it cannot read and goes on as if nothing were amiss: so
-/// one is looked at before, by its first bytes.
-async fn pictures(files: Vec<InputFile>) -> Result<Vec<PathBuf>, String> {
-    let mut paths = Vec::with_capacity(files.len());
-    for file in files {
-        match picture::kind(&file.path).await {
-            Ok(Some(Picture::Png | Picture::Jpeg | Picture::Gif | Picture::Webp)) => {
-                paths.push(file.path);
-            }
-            Ok(None) => {
-                return Err(format!(
-                    "`{}` is no picture that codex reads (PNG, JPEG, GIF, WebP); nothing was sent",
-                    file.name
-                ));
-            }
-            Err(error) => return Err(format!("`{}` cannot be read: {error}", file.name)),
-        }
-    }
-    Ok(paths)
 }
 
 /// Codex would start where there is nothing all the same, and fail at every command.

@@ -416,7 +416,7 @@ fn breakdown(tokens: &Value) -> Usage {
         cached_input: count("cachedInputTokens"),
         output: count("outputTokens"),
         reasoning: count("reasoningOutputTokens"),
-        context_window: None,
+        ..Usage::default()
     }
 }
 
@@ -426,6 +426,6 @@ fn minus(a: Usage, b: Usage) -> Usage {
         cached_input: a.cached_input.saturating_sub(b.cached_input),
         output: a.output.saturating_sub(b.output),
         reasoning: a.reasoning.saturating_sub(b.reasoning),
-        context_window: None,
+        ..Usage::default()
     }
 }

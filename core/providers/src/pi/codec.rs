@@ -105,9 +105,16 @@ impl Codec {
     pub fn register(&mut self, id: u64, call: Call) {
         self.next_call = self.next_call.max(id.saturating_add(1));
         let sent = match &call {
-            Call::Prompt { client_id, text } => {
+            Call::Prompt {
+                client_id,
+                text,
+                pictures,
+            } => {
                 self.starting = Some(id);
-                Some(Sent::new(client_id, text, true))
+                Some(Sent {
+                    pictures: pictures.len(),
+                    ..Sent::new(client_id, text, true)
+                })
             }
             Call::Steer { client_id, text } => Some(Sent::new(client_id, text, false)),
             Call::Abort => {

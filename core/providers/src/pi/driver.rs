@@ -10,11 +10,12 @@ use super::{
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Compaction, Escalation, EventSender, ForkThread, Forking,
-        History, InterruptError, Interrupting, Launch, OpenError, OpenThread, ProcessSharing,
-        ProviderAdapter, RespondError, Response, SendError, SendTurn, StartError, Steer,
-        SteerError, Steering, TurnAccepted,
+        AgentRuntime, Compacting, Escalation, EventSender, Forking, History, InterruptError,
+        Interrupting, Launch, OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError,
+        Response, Reverting, SendError, SendTurn, StartError, Steer, SteerError, Steering,
+        TurnAccepted,
     },
+    picture,
     process::{Life, StopTimers},
     rpc::{
         CallFailure as _,
@@ -23,12 +24,21 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
-    Capabilities, Mode, NativeId, ProviderEvent,
+    Capabilities, Mode, NativeId,
     policy::Sandbox,
+    provider::OfferedModel,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
 };
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Bytes of the pictures of one message: pi says them again, in base64, in a frame that must be read
+/// ([`FRAME_LIMIT`](crate::rpc::frames::FRAME_LIMIT)).
+const PICTURES: u64 = 11 * 1024 * 1024;
 
 /// How long an agent may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +130,9 @@ pub(super) struct PiRuntime {
     /// Taken while a turn is being started or a session loaded, so that two cannot at once.
     pub(super) starting: tokio::sync::Mutex<()>,
     /// Kept as long as the process may load it anew, with every session that it loads.
-    pub(super) _gate: Option<GateFile>,
+    pub(super) gate_file: Option<GateFile>,
+    /// What it can run on, as it said at its start.
+    pub(super) models: Mutex<Vec<OfferedModel>>,
 }
 
 impl Drop for PiRuntime {
@@ -145,11 +157,8 @@ impl PiRuntime {
         let refusal = |code, message: String| SendError::Refused {
             error: RunError { code, message },
         };
-        if let Some(attachment) = send.attachments.first() {
-            let name = &attachment.name;
-            let message = format!("`{name}` cannot be sent: attachments are not handed to pi yet");
-            return Err(refusal(ErrorCode::Agent, message));
-        }
+        let pictures = picture::encoded(&send.attachments, "pi", PICTURES).await;
+        let pictures = pictures.map_err(|problem| refusal(ErrorCode::Agent, problem))?;
         if gate::is_command(&send.text) {
             let message =
                 "what asks is chosen with the thread's mode, not with a message".to_owned();
@@ -171,9 +180,14 @@ impl PiRuntime {
             Err(CallError::Lost) => return Err(gone()),
             Err(error) => return Err(refusal(ErrorCode::Agent, error.to_string())),
         }
+        if !pictures.is_empty() {
+            self.sees_pictures()
+                .map_err(|problem| refusal(ErrorCode::Agent, problem))?;
+        }
         let call = Call::Prompt {
             client_id: send.client_id,
             text: send.text,
+            pictures,
         };
         match self.call(call).await {
             Ok(Reply::Turn { turn }) => Ok(TurnAccepted { turn: Some(turn) }),
@@ -184,6 +198,19 @@ impl PiRuntime {
             // It was taken, but as what is not known.
             Ok(_) | Err(_) => Err(SendError::Unknown),
         }
+    }
+
+    /// pi says "image omitted" to a model that takes none, and nobody hears of it.
+    fn sees_pictures(&self) -> Result<(), String> {
+        let codec = lock(&self.session.codec);
+        let state = codec.state();
+        if state.pictures == Some(false) {
+            return Err(format!(
+                "the model `{}` takes no pictures; nothing was sent",
+                state.model
+            ));
+        }
+        Ok(())
     }
 
     /// Writes lines and waits until the pipe has them.
@@ -265,27 +292,6 @@ impl PiRuntime {
         );
         stopped.map(|_| ()).map_err(lost)
     }
-
-    async fn shorten(&self) -> Result<Compaction, SendError> {
-        let _starting = self.starting.lock().await;
-        if lock(&self.session.codec).is_busy() {
-            return Err(SendError::Busy);
-        }
-        match self
-            .session
-            .call(Call::Compact, self.deadlines.compact)
-            .await
-        {
-            Ok(Reply::Compacted { summary }) => Ok(Compaction::Done { summary }),
-            Ok(_) => Ok(Compaction::Done {
-                summary: String::new(),
-            }),
-            Err(CallError::Lost | CallError::Timeout { .. }) => Err(SendError::Unknown),
-            Err(error) => Err(SendError::Refused {
-                error: error.run_error(ErrorCode::Agent),
-            }),
-        }
-    }
 }
 
 impl AgentRuntime for PiRuntime {
@@ -334,6 +340,15 @@ impl AgentRuntime for PiRuntime {
         (self.dialect == Dialect::Pi).then_some(self as &dyn Forking)
     }
 
+    /// By the extension that asks: without it nothing is taken back.
+    fn reverting(&self) -> Option<&dyn Reverting> {
+        self.gate_file.is_some().then_some(self as &dyn Reverting)
+    }
+
+    fn models(&self) -> Vec<OfferedModel> {
+        lock(&self.models).clone()
+    }
+
     fn compacting(&self) -> Option<&dyn Compacting> {
         (self.dialect == Dialect::Pi).then_some(self as &dyn Compacting)
     }
@@ -352,32 +367,5 @@ impl Interrupting for PiRuntime {
         turn: NativeId,
     ) -> BoxFuture<'_, Result<(), InterruptError>> {
         Box::pin(self.stop_turn(turn))
-    }
-}
-
-impl History for PiRuntime {
-    fn read(
-        &self,
-        _thread: NativeId,
-        turns: u32,
-    ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>> {
-        Box::pin(async move { Ok(self.entries().await?.last(turns)) })
-    }
-
-    /// pi keeps no id of ours with a message, so a message is not found by its id.
-    fn proves_absence(&self) -> bool {
-        false
-    }
-}
-
-impl Forking for PiRuntime {
-    fn fork(&self, fork: ForkThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
-        Box::pin(self.copy(fork))
-    }
-}
-
-impl Compacting for PiRuntime {
-    fn compact(&self, _thread: NativeId) -> BoxFuture<'_, Result<Compaction, SendError>> {
-        Box::pin(self.shorten())
     }
 }

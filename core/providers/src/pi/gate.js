@@ -20,18 +20,31 @@ export default function gate(pi) {
 	// What a person allowed until this process ends.
 	const allowed = new Set();
 
-	const report = (ctx) => ctx.ui.setStatus(NAME, JSON.stringify({ version: 1, agent: VERSION, mode }));
+	const report = (ctx, back) => ctx.ui.setStatus(NAME, JSON.stringify({ version: 1, agent: VERSION, mode, back }));
 
 	pi.on("session_start", (_event, ctx) => report(ctx));
 
 	pi.registerCommand(NAME, {
 		description: "Says to Pilothouse's permission gate what asks: read_only, ask, auto_edit or full_access",
 		handler: async (args, ctx) => {
-			const wanted = args.trim();
-			if (MODES.has(wanted)) mode = wanted;
-			report(ctx);
+			const [word, entry] = args.trim().split(" ");
+			if (MODES.has(word)) mode = word;
+			report(ctx, word === "back" ? await goBack(entry, ctx) : undefined);
 		},
 	});
+
+	// Takes the session back to before an entry.
+	async function goBack(entry, ctx) {
+		try {
+			const { cancelled } = await ctx.navigateTree(entry, { summarize: false });
+			if (cancelled) return { entry, problem: "an extension prevented it" };
+			// The session's file says where it stands only with its next entry.
+			pi.appendEntry(NAME, { back: entry });
+			return { entry };
+		} catch (error) {
+			return { entry, problem: String(error?.message ?? error) };
+		}
+	}
 
 	pi.on("tool_call", async (event, ctx) => {
 		try {

@@ -24,6 +24,8 @@ pub(super) struct GateState {
     pub(super) agent: String,
     /// The mode that it is in, by its name.
     pub(super) mode: String,
+    /// The entry before which it has just taken the session back, or why it did not.
+    pub(super) back: Option<(String, Result<(), String>)>,
 }
 
 /// Reads its status; `None` if it is no status of a gate that this version knows.
@@ -33,12 +35,27 @@ pub(super) fn state(frame: &Value) -> Option<GateState> {
     Some(GateState {
         agent: cut(&text_of(&told, "agent")?, 64),
         mode: cut(&text_of(&told, "mode")?, 64),
+        back: told.get("back").and_then(|back| {
+            let problem = text_of(back, "problem").map(|problem| cut(&problem, 1024));
+            Some((
+                cut(&text_of(back, "entry")?, 256),
+                problem.map_or(Ok(()), Err),
+            ))
+        }),
     })
 }
 
 /// The command that puts it into a mode.
 pub(super) fn command(mode: Mode) -> String {
     format!("/{NAME} {}", mode.name())
+}
+
+/// The command that takes the session back to before an entry. `None` for an id that would be more than one word.
+pub(super) fn back(entry: &str) -> Option<String> {
+    let plain = !entry.is_empty()
+        && entry.len() <= 256
+        && entry.bytes().all(|byte| byte.is_ascii_graphic());
+    plain.then(|| format!("/{NAME} back {entry}"))
 }
 
 /// Whether a person's words would be taken for a command of the gate.

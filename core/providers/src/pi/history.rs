@@ -11,7 +11,7 @@ use super::{
 use crate::rpc::{bounded::Bounded, frames::text_of};
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus, NativeId, ProviderEvent, ProviderEventKind,
-    provider_event::NativePlace,
+    provider::TurnStatus, provider_event::NativePlace,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,6 +39,7 @@ pub(super) fn read(home: Option<&NativeId>, entries: &[Value], leaf: Option<&str
                         id: messages::turn_id(&item),
                         entry: text_of(entry, "id").unwrap_or_default(),
                         events: Vec::new(),
+                        stop: None,
                     });
                 }
                 let kind = ProviderEventKind::ItemClosed {
@@ -58,7 +59,11 @@ pub(super) fn read(home: Option<&NativeId>, entries: &[Value], leaf: Option<&str
                     continue;
                 };
                 let whole: Vec<_> = messages::parts(message).collect();
-                let status = Stop::of(message).leaves();
+                let stop = Stop::of(message);
+                let status = stop.leaves();
+                if let Some(turn) = turns.last_mut() {
+                    turn.stop = Some(stop);
+                }
                 let closed = messages::closed(&id, &whole, status);
                 tell(&mut turns, home, closed.into_iter().map(|(kind, _)| kind));
                 let began = message.get("timestamp").and_then(Value::as_u64);
@@ -68,6 +73,25 @@ pub(super) fn read(home: Option<&NativeId>, entries: &[Value], leaf: Option<&str
             Some("toolResult") => busy_until = Some(u64::MAX),
             _ => {}
         }
+    }
+    for turn in &mut turns {
+        let place = NativePlace {
+            thread: home.cloned(),
+            root: None,
+            turn: Some(turn.id.clone()),
+        };
+        let at = |kind| ProviderEvent {
+            place: place.clone(),
+            kind,
+        };
+        turn.events.insert(0, at(ProviderEventKind::TurnStarted));
+        let (status, error) = match turn.stop.take() {
+            Some(Stop::Well | Stop::Length) => (TurnStatus::Completed, None),
+            Some(Stop::Aborted) | None => (TurnStatus::Interrupted, None),
+            Some(Stop::Failed(error)) => (TurnStatus::Failed, Some(error)),
+        };
+        let ended = ProviderEventKind::TurnEnded { status, error };
+        turn.events.push(at(ended));
     }
     Entries { turns }
 }
@@ -122,6 +146,12 @@ impl Entries {
         let skipped = self.turns.len().saturating_sub(turns as usize);
         let kept = self.turns.into_iter().skip(skipped);
         kept.flat_map(|turn| turn.events).collect()
+    }
+
+    /// The entry of the message that began a turn.
+    pub(super) fn entry(&self, turn: &NativeId) -> Option<&str> {
+        let found = self.turns.iter().find(|past| past.id == *turn);
+        found.map(|past| past.entry.as_str())
     }
 
     /// The entry of the message that follows a turn; `Err` if that turn is not there, `None` if nothing follows it.

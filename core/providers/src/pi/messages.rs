@@ -8,11 +8,15 @@ use crate::{
     acp::content,
     rpc::{
         bounded::Bounded,
+        cost::nano_usd,
         event,
         frames::{RAW_LIMIT, cut, list, text_of, text_or_empty},
     },
 };
-use pilothouse_domain::{Body, ItemContent, ItemStatus, NativeId, ProviderEventKind, run::Usage};
+use pilothouse_domain::{
+    Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
+    run::{ErrorCode, RunError, Usage},
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -28,6 +32,8 @@ pub(super) struct Sent {
     pub(super) text: String,
     /// Whether a turn begins with it.
     pub(super) begins_turn: bool,
+    /// How many pictures go with it.
+    pub(super) pictures: usize,
 }
 
 impl Sent {
@@ -36,6 +42,7 @@ impl Sent {
             client_id: client_id.to_owned(),
             text: text.to_owned(),
             begins_turn,
+            pictures: 0,
         }
     }
 
@@ -160,6 +167,7 @@ pub(super) fn tokens(message: &Value) -> Usage {
         output: count("output"),
         reasoning: count("reasoning"),
         context_window: None,
+        cost_nano_usd: message.pointer("/usage/cost/total").and_then(nano_usd),
     }
 }
 
@@ -200,6 +208,9 @@ impl Codec {
         // pi expands templates and skills: what begins our turn is ours whatever became of its words.
         let at = by_text.or_else(|| self.sent.iter().position(|sent| begins && sent.begins_turn));
         let sent = at.and_then(|at| self.sent.remove(at));
+        if let Some(sent) = &sent {
+            self.left_out(sent, message, &text, out);
+        }
         let kind = ProviderEventKind::ItemClosed {
             item,
             status: ItemStatus::Completed,
@@ -209,6 +220,31 @@ impl Codec {
                 attachments: Vec::new(),
             },
             client_id: sent.map(|sent| sent.client_id).filter(|id| !id.is_empty()),
+        };
+        event(out, self.place(), kind);
+    }
+
+    /// Says how many pictures of a message its model does not see: the agent puts words in their place and goes on.
+    fn left_out(&self, sent: &Sent, message: &Value, said: &str, out: &mut Vec<Received>) {
+        let is_picture =
+            |block: &&Value| block.get("type").and_then(Value::as_str) == Some("image");
+        let shown = list(message, "content").iter().filter(is_picture).count();
+        let missing = sent.pictures.saturating_sub(shown);
+        if missing == 0 {
+            return;
+        }
+        let words = said.strip_prefix(sent.text.as_str()).unwrap_or_default();
+        let error = RunError {
+            code: ErrorCode::Agent,
+            message: format!(
+                "pi left out {missing} of {} pictures: {}",
+                sent.pictures,
+                cut(words.trim(), RAW_LIMIT)
+            ),
+        };
+        let kind = ProviderEventKind::Error {
+            error,
+            will_retry: false,
         };
         event(out, self.place(), kind);
     }
@@ -354,6 +390,10 @@ impl Codec {
             sum.output = sum.output.saturating_add(told.output);
             sum.reasoning = sum.reasoning.saturating_add(told.reasoning);
             sum.context_window = window;
+            sum.cost_nano_usd = match (sum.cost_nano_usd, told.cost_nano_usd) {
+                (Some(before), Some(more)) => Some(before.saturating_add(more)),
+                (before, more) => before.or(more),
+            };
             let usage = turn.usage;
             event(out, place, ProviderEventKind::Usage { usage });
         }

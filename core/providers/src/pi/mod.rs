@@ -28,6 +28,7 @@ mod sessions;
 mod starting;
 mod tools;
 mod turns;
+mod whole;
 
 pub use crate::rpc::{
     asked::{AnswerProblem, PENDING_REQUESTS},
@@ -38,4 +39,4 @@ pub use driver::{Deadlines, PiAdapter};
 pub use outgoing::Call;
 pub use passed_over::{PASSED_OVER, Passed};
 pub use profile::Dialect;
-pub use replies::{CallError, Entries, Reply, State};
+pub use replies::{CallError, Entries, Model, Reply, State};

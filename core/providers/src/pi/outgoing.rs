@@ -1,6 +1,6 @@
 //! What we send: one typed command per kind that is used.
 
-use crate::rpc::line;
+use crate::{picture::Encoded, rpc::line};
 use serde_json::{Map, Value, json};
 
 /// A command to pi.
@@ -16,6 +16,8 @@ pub enum Call {
         client_id: String,
         /// What is said.
         text: String,
+        /// Pictures that go with it.
+        pictures: Vec<Encoded>,
     },
     /// Puts words into the turn that goes on.
     Steer {
@@ -96,6 +98,11 @@ impl Call {
 
     fn fields(&self) -> Value {
         match self {
+            Self::Prompt { text, pictures, .. } if !pictures.is_empty() => {
+                let picture = |one: &Encoded| json!({"type": "image", "data": one.data, "mimeType": one.kind.media_type()});
+                let images: Vec<_> = pictures.iter().map(picture).collect();
+                json!({"message": text, "images": images})
+            }
             Self::Prompt { text, .. } | Self::Steer { text, .. } | Self::Command { text } => {
                 json!({ "message": text })
             }

@@ -91,6 +91,25 @@ pub(super) fn asks(
     }
 }
 
+/// That it cannot take back what was said, as it was started.
+pub(super) fn keeps_all(known: &mut Capabilities, at: (&str, &str)) {
+    for flag in [
+        CapabilityFlag::RollbackThread,
+        CapabilityFlag::ProviderCanRollbackConversation,
+    ] {
+        known.learn(
+            flag,
+            Fact {
+                value: CapabilityValue::No,
+                detail: None,
+                source: Source::User,
+                version: at.0.to_owned(),
+                observed_at: at.1.to_owned(),
+            },
+        );
+    }
+}
+
 fn learn(known: &mut Capabilities, dialect: Dialect) {
     let facts = &table()["dialects"][dialect.name()]["facts"];
     let observed_at = table()["observed_at"].as_str().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Answers to our commands, typed.
 
-use super::{history, outgoing::Call};
+use super::{history, outgoing::Call, turns::Stop};
 use crate::rpc::{
     CallFailure,
     frames::{cut, list, text_of, text_or_empty, texts},
@@ -21,8 +21,8 @@ pub enum Reply {
         /// Its id.
         turn: NativeId,
     },
-    /// Models that can be chosen: whose, and their names there.
-    Models(Vec<(String, String)>),
+    /// Models that can be chosen.
+    Models(Vec<Model>),
     /// Efforts that can be chosen.
     Efforts(Vec<String>),
     /// What the session holds.
@@ -40,6 +40,19 @@ pub enum Reply {
     Done,
 }
 
+/// A model that can be chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Model {
+    /// Whose it is.
+    pub provider: String,
+    /// Its name there.
+    pub id: String,
+    /// Its name for a person; empty if it has none.
+    pub name: String,
+    /// Whether it reasons, and so has efforts to choose from.
+    pub reasons: bool,
+}
+
 /// What a session is and is set to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct State {
@@ -51,6 +64,8 @@ pub struct State {
     pub window: u64,
     /// The effort.
     pub effort: String,
+    /// Whether the model is said to see pictures; `None` if that is not said.
+    pub pictures: Option<bool>,
 }
 
 /// The entries of a session, as turns of its active branch.
@@ -69,6 +84,8 @@ pub(super) struct PastTurn {
     pub(super) entry: String,
     /// What happened in it.
     pub(super) events: Vec<ProviderEvent>,
+    /// Why its last answer ended; `None` if there was none.
+    pub(super) stop: Option<Stop>,
 }
 
 /// Why a command gave nothing.
@@ -148,7 +165,14 @@ pub(super) fn read(call: &Call, home: Option<&NativeId>, data: &Value) -> Result
         Call::Models => Ok(Reply::Models(
             list(data, "models")
                 .iter()
-                .filter_map(|model| Some((text_of(model, "provider")?, text_of(model, "id")?)))
+                .filter_map(|model| {
+                    Some(Model {
+                        provider: text_of(model, "provider")?,
+                        id: text_of(model, "id")?,
+                        name: text_or_empty(model, "name"),
+                        reasons: model.get("reasoning") == Some(&Value::Bool(true)),
+                    })
+                })
                 .collect(),
         )),
         Call::Efforts => Ok(Reply::Efforts(texts(data, "levels"))),
@@ -189,5 +213,9 @@ fn state(data: &Value) -> Option<State> {
             .and_then(Value::as_u64)
             .unwrap_or(0),
         effort: cut(&text_or_empty(data, "thinkingLevel"), 64),
+        pictures: model
+            .get("input")
+            .and_then(Value::as_array)
+            .map(|kinds| kinds.iter().any(|kind| kind == "image")),
     })
 }

@@ -5,10 +5,10 @@ use super::{
     gate,
     outgoing::Call,
     profile::Dialect,
-    replies::{CallError, Reply},
+    replies::{CallError, Model, Reply, State},
 };
 use crate::rpc::session::lock;
-use pilothouse_domain::{Mode, thread::Selection};
+use pilothouse_domain::{Mode, provider::OfferedModel, thread::Selection};
 
 impl PiRuntime {
     /// Puts the session where a selection wants it. Nothing is guessed: what pi does not offer is refused.
@@ -78,11 +78,9 @@ impl PiRuntime {
             Reply::Models(models) => models,
             _ => Vec::new(),
         };
-        let mut fitting = models
-            .iter()
-            .filter(|(provider, model)| is(provider, model));
+        let mut fitting = models.iter().filter(|model| is(&model.provider, &model.id));
         let (provider, model) = match (fitting.next(), fitting.next()) {
-            (Some(found), None) => found.clone(),
+            (Some(found), None) => (found.provider.clone(), found.id.clone()),
             (Some(_), Some(_)) => {
                 return Err(refused(
                     "set_model",
@@ -128,12 +126,40 @@ impl PiRuntime {
     }
 }
 
-fn refused(method: &str, wanted: &str, why: &str, models: &[(String, String)]) -> CallError {
+/// What it can run on, as it says at its start: the model that it has first. Of the others it does not tell the efforts.
+pub(super) fn offered(models: &[Model], now: &State, efforts: &[String]) -> Vec<OfferedModel> {
+    let mut offered: Vec<OfferedModel> = models
+        .iter()
+        .map(|model| {
+            let id = format!("{}/{}", model.provider, model.id);
+            let is_default = id == now.model;
+            OfferedModel {
+                name: if model.name.is_empty() {
+                    id.clone()
+                } else {
+                    model.name.clone()
+                },
+                efforts: match (is_default, model.reasons) {
+                    (true, _) => efforts.to_vec(),
+                    (false, true) => Vec::new(),
+                    (false, false) => vec!["off".to_owned()],
+                },
+                default_effort: is_default.then(|| now.effort.clone()),
+                is_default,
+                id,
+            }
+        })
+        .collect();
+    offered.sort_by_key(|model| !model.is_default);
+    offered
+}
+
+fn refused(method: &str, wanted: &str, why: &str, models: &[Model]) -> CallError {
     const SHOWN: usize = 12;
     let mut names: Vec<_> = models
         .iter()
         .take(SHOWN)
-        .map(|(provider, model)| format!("{provider}/{model}"))
+        .map(|model| format!("{}/{}", model.provider, model.id))
         .collect();
     if models.len() > SHOWN {
         names.push(format!("{} more", models.len() - SHOWN));

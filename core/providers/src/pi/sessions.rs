@@ -14,7 +14,7 @@ use std::path::Path;
 
 impl PiRuntime {
     /// Has pi load the session of a file, if that is not loaded. Nobody is told before its state is asked for.
-    async fn switch(&self, thread: &NativeId) -> Result<(), OpenError> {
+    pub(super) async fn switch(&self, thread: &NativeId) -> Result<(), OpenError> {
         if lock(&self.session.codec).home() == Some(thread) {
             return Ok(());
         }

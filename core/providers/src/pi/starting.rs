@@ -6,7 +6,8 @@ use super::{
     gate::GateFile,
     outgoing::Call,
     profile::{self, Dialect},
-    replies::CallError,
+    replies::{CallError, Reply},
+    selecting,
 };
 use crate::{
     contract::{AgentRuntime, EventSender, Launch, StartError},
@@ -25,7 +26,7 @@ use pilothouse_domain::{
 };
 use std::{
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 use tokio::sync::oneshot;
@@ -86,8 +87,9 @@ pub(super) async fn start(
         dialect,
         cwd: launch.cwd.clone(),
         sandbox: launch.sandbox,
+        models: Mutex::default(),
         starting: tokio::sync::Mutex::default(),
-        _gate: file,
+        gate_file: file,
     };
     match runtime.handshake().await {
         Ok(first_events) => {
@@ -170,8 +172,22 @@ impl PiRuntime {
                 Some(_) => (CapabilityValue::No, Source::User),
             };
             profile::asks(&mut known, value, source, at);
+            if self.gate_file.is_none() {
+                // What takes back is the extension that asks.
+                profile::keeps_all(&mut known, at);
+            }
             known.clone()
         };
+        // Neither is needed to work: an agent that refuses them is used all the same.
+        let (models, efforts) = tokio::join!(self.call(Call::Models), self.call(Call::Efforts));
+        if let Ok(Reply::Models(models)) = models {
+            let efforts = match efforts {
+                Ok(Reply::Efforts(efforts)) => efforts,
+                _ => Vec::new(),
+            };
+            let now = lock(&self.session.codec).state().clone();
+            *lock(&self.models) = selecting::offered(&models, &now, &efforts);
+        }
         let mut kinds = vec![ProviderEventKind::SessionReady {
             incarnation: self.session.incarnation(),
             version: version.clone(),

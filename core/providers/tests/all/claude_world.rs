@@ -307,6 +307,16 @@ impl World {
         std::fs::read_to_string(self.dir.path().join("model.log")).unwrap_or_default()
     }
 
+    /// The marks of all messages that the last request to the model held.
+    pub(crate) fn last_marks(&self) -> Vec<String> {
+        let told = self.told();
+        let lines = told.lines().rev();
+        let requests = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let marks = requests.filter_map(|request| request["marks"].as_object().cloned());
+        let last = marks.into_iter().find(|marks| !marks.is_empty());
+        last.into_iter().flatten().map(|(mark, _)| mark).collect()
+    }
+
     /// The last request as it was asked.
     pub(crate) fn last_asked(&self) -> Asked {
         let asked = self.seen.iter().rev().find_map(asked);

@@ -59,6 +59,7 @@ impl Agent {
         let (call, _) = self.codec.call(Call::Prompt {
             client_id: "c".to_owned(),
             text: "go".to_owned(),
+            pictures: Vec::new(),
         });
         self.answer(call, &json!({"disposition": "started"}));
         self.receive(&json!({"type": "agent_start"}));
@@ -244,6 +245,7 @@ fn a_prompt_that_was_taken_and_then_refused_is_refused() {
     let (call, _) = agent.codec.call(Call::Prompt {
         client_id: "c".to_owned(),
         text: "go".to_owned(),
+        pictures: Vec::new(),
     });
     let taken =
         json!({"id": format!("r{call}"), "type": "response", "command": "prompt", "success": true});
@@ -402,7 +404,7 @@ proptest! {
         picks in proptest::collection::vec((any::<prop::sample::Index>(), proptest::collection::vec(any::<u8>(), 1..7), anything()), 1..40)
     ) {
         let mut codec = Codec::new("life");
-        for call in [Call::State, Call::Prompt { client_id: "c".into(), text: "go".into() }, Call::Entries, Call::Models, Call::Efforts, Call::ClearQueue] {
+        for call in [Call::State, Call::Prompt { client_id: "c".into(), text: "go".into(), pictures: Vec::new() }, Call::Entries, Call::Models, Call::Efforts, Call::ClearQueue] {
             codec.call(call);
         }
         for (pick, walk, with) in picks {

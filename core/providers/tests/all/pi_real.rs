@@ -382,6 +382,7 @@ async fn a_session_is_taken_up_again_after_the_process_was_killed_while_it_spoke
     let of_first: Vec<_> = past
         .iter()
         .filter(|event| event.place.turn.as_ref() == Some(&first))
+        .filter(|event| matches!(event.kind, ProviderEventKind::ItemClosed { .. }))
         .collect();
     assert_eq!(of_first.len(), 2, "{past:#?}");
     // The words of the model are known under the same ids with the same content: nothing changes by reading them.

@@ -6,10 +6,12 @@ use crate::{
     stage::Stage,
 };
 use pilothouse_domain::{
-    Answer, EffectOutcome, NativeId, ProviderEventKind, RequestStatus, Row, request::QuestionReply,
+    Answer, EffectOutcome, NativeId, ProviderEventKind, RequestStatus, Row, provider::TurnStatus,
+    request::QuestionReply,
 };
 use pilothouse_orchestrator::memory::MemoryThread;
 use pilothouse_providers::pi::{Call, Codec, Received, Reply, profile};
+use pilothouse_providers::picture::{Encoded, Picture};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -23,6 +25,16 @@ pub(crate) struct Replay {
     pub(crate) received: Vec<Received>,
     /// Prompts whose turn has not begun: the effect that sent each.
     sending: BTreeMap<u64, pilothouse_domain::Effect>,
+}
+
+/// The pictures that went with a recorded prompt.
+fn pictures(frame: &Value) -> Vec<Encoded> {
+    let images = frame["images"].as_array().into_iter().flatten();
+    let picture = |image: &Value| Encoded {
+        kind: Picture::Png,
+        data: image["data"].as_str().unwrap().to_owned(),
+    };
+    images.map(picture).collect()
 }
 
 fn all() -> Vec<(&'static str, String)> {
@@ -106,15 +118,16 @@ impl Replay {
             "prompt" if text.starts_with("/pilothouse-gate") => Call::Command { text },
             // A second prompt while one goes on is never sent by us.
             "prompt" if !self.codec.is_busy() => {
-                if let Some(send) = self
-                    .codec
-                    .home()
-                    .cloned()
-                    .and_then(|home| self.stage.say(&home, &text))
-                {
+                let said = if text.is_empty() { "a picture" } else { &text };
+                let home = self.codec.home().cloned();
+                if let Some(send) = home.and_then(|home| self.stage.say(&home, said)) {
                     self.sending.insert(id, send);
                 }
-                Call::Prompt { client_id, text }
+                Call::Prompt {
+                    client_id,
+                    text,
+                    pictures: pictures(frame),
+                }
             }
             "steer" => Call::Steer { client_id, text },
             "clear_queue" => Call::ClearQueue,
@@ -298,8 +311,23 @@ fn what_is_read_back_is_what_was_heard() {
             _ => None,
         })
         .expect("the entries were asked for");
-    assert_eq!(read.len(), 4, "{read:#?}");
-    for event in read {
+    let kinds: Vec<_> = read.iter().map(|event| &event.kind).collect();
+    assert!(
+        matches!(
+            kinds[..],
+            [
+                ProviderEventKind::TurnStarted,
+                ..,
+                ProviderEventKind::TurnEnded {
+                    status: TurnStatus::Completed,
+                    error: None
+                }
+            ]
+        ),
+        "{kinds:#?}"
+    );
+    assert_eq!(read.len(), 6, "{read:#?}");
+    for event in &read[1..5] {
         let ProviderEventKind::ItemClosed { item, content, .. } = &event.kind else {
             panic!("{event:?}");
         };

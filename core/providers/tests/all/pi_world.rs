@@ -76,7 +76,7 @@ impl Place {
             "api": "openai-completions",
             "apiKey": "sk-local",
             "models": [
-                {"id": "scripted", "reasoning": true, "contextWindow": 128_000, "maxTokens": 8192},
+                {"id": "scripted", "reasoning": true, "input": ["text", "image"], "contextWindow": 128_000, "maxTokens": 8192},
                 {"id": "other", "reasoning": false, "contextWindow": 64_000, "maxTokens": 8192},
             ],
         });

@@ -10,7 +10,8 @@ use pilothouse_domain::{
 use pilothouse_providers::{
     codex::{CodexAdapter, Deadlines},
     contract::{
-        AgentRuntime, Launch, OpenThread, ProviderAdapter as _, Response, RuntimeEvents, SendTurn,
+        AgentRuntime, InputFile, Launch, OpenThread, ProviderAdapter as _, Response, RuntimeEvents,
+        SendTurn,
     },
 };
 use serde_json::{Value, json};
@@ -353,4 +354,16 @@ pub(crate) fn run(cmd: &str) -> Value {
 /// A step of a script that only says something.
 pub(crate) fn say(text: &str) -> Value {
     json!({ "text": text })
+}
+
+/// A file that goes with a message.
+pub(crate) fn picture(dir: &Path, name: &str, bytes: &[u8]) -> InputFile {
+    let path = dir.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    InputFile {
+        name: name.to_owned(),
+        media_type: "image/png".to_owned(),
+        bytes: bytes.len() as u64,
+        path,
+    }
 }

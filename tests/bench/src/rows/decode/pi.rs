@@ -10,7 +10,11 @@ impl Decode for Codec {
     fn begin(&mut self) {
         let text = "go on".to_owned();
         let client_id = String::new();
-        self.call(Call::Prompt { client_id, text });
+        self.call(Call::Prompt {
+            client_id,
+            text,
+            pictures: Vec::new(),
+        });
     }
 
     fn receive(&mut self, bytes: &[u8]) -> Vec<ProviderEvent> {
