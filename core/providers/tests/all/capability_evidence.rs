@@ -413,6 +413,56 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         "codex",
         "case_43_a_picture_alone_one_with_words_and_twenty_reach_the_model_whole",
     ),
+    (
+        RollbackThread,
+        "claude",
+        "turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_killed_at_once",
+    ),
+    (
+        RollbackThread,
+        "pi",
+        "turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_killed_at_once",
+    ),
+    (
+        ProviderCanRollbackConversation,
+        "claude",
+        "turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_killed_at_once",
+    ),
+    (
+        ProviderCanRollbackConversation,
+        "pi",
+        "turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_killed_at_once",
+    ),
+    (
+        ReadThreadSnapshot,
+        "claude",
+        "what_is_read_back_has_the_ids_and_the_words_that_it_had_when_it_happened",
+    ),
+    (
+        ProviderCanReadConversationSnapshot,
+        "claude",
+        "what_is_read_back_has_the_ids_and_the_words_that_it_had_when_it_happened",
+    ),
+    (
+        CompactOnRequest,
+        "claude",
+        "claude_code_forgets_copies_switches_and_shortens",
+    ),
+    (
+        CompactOnRequest,
+        "pi",
+        "pi_forgets_copies_switches_and_shortens",
+    ),
+    (
+        ImageInput,
+        "claude",
+        "case_43_by_claude_code_pictures_reach_the_model_whole",
+    ),
+    (
+        ImageInput,
+        "pi",
+        "case_43_by_pi_pictures_reach_the_model_whole",
+    ),
 ];
 
 /// Flags whose `no` leaves nothing to refuse: nobody can ask for what they describe, or the accessor of the contract that

@@ -16,18 +16,20 @@ use pilothouse_providers::{
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
-/// The gate's word and the answer to the first `get_state`.
+/// The gate's word, the answer to the first `get_state`, and no models and efforts.
 const HELLO: &str = r#"
 echo '{"type":"extension_ui_request","id":"g","method":"setStatus","statusKey":"pilothouse-gate","statusText":"{\"version\":1,\"agent\":\"1.6.0\",\"mode\":\"ask\"}"}'
 read l; echo '{"id":"r1","type":"response","command":"get_state","success":true,"data":{"sessionFile":"/s.jsonl","sessionId":"s"}}'
+read l; echo '{"id":"r2","type":"response","command":"get_available_models","success":false,"error":"none"}'
+read l; echo '{"id":"r3","type":"response","command":"get_available_thinking_levels","success":false,"error":"none"}'
 "#;
 /// The state that is asked for when a session is opened.
 const OPENED: &str = r#"
-read l; echo '{"id":"r2","type":"response","command":"get_state","success":true,"data":{"sessionFile":"/s.jsonl","sessionId":"s"}}'
+read l; echo '{"id":"r4","type":"response","command":"get_state","success":true,"data":{"sessionFile":"/s.jsonl","sessionId":"s"}}'
 "#;
 /// A turn that begins and speaks.
 const TURN: &str = r#"
-read l; echo '{"id":"r3","type":"response","command":"prompt","success":true,"data":{"disposition":"started"}}'
+read l; echo '{"id":"r5","type":"response","command":"prompt","success":true,"data":{"disposition":"started"}}'
 echo '{"type":"agent_start"}'
 echo '{"type":"message_start","message":{"role":"user","content":"go","timestamp":1}}'
 echo '{"type":"message_update","assistantMessageEvent":{"type":"text_delta","contentIndex":0,"delta":"hi"}}'
