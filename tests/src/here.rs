@@ -94,6 +94,7 @@ impl Here {
             wrapper: Vec::new(),
             clock: Arc::new(SystemClock),
             new_epoch: false,
+            idle_look: pilothouse_ledger::IDLE_LOOK,
         };
         let ledger = Ledger::open(config, self.runtime.handle().clone());
         self.ledger = Some(ledger.expect("the ledger opens"));

@@ -12,6 +12,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     ops::Range,
     path::{Path, PathBuf},
+    time::Duration,
 };
 use toml::{
     Spanned,
@@ -52,6 +53,8 @@ pub struct HostSection {
     pub allow_hosts: Vec<String>,
     /// `name:port` or `address:port` to put first into pairing codes, e.g. of a VPN or a port-forward.
     pub addresses: Vec<String>,
+    /// See [`LedgerConfig::idle_look`](pilothouse_ledger::LedgerConfig::idle_look); said in minutes.
+    pub idle_look: Option<Duration>,
 }
 
 /// `[agents.NAME]`.
@@ -258,7 +261,7 @@ impl Reader<'_> {
     }
 
     fn host(&mut self, table: &DeTable<'_>, host: &mut HostSection) {
-        const KEYS: &[&str] = &["name", "listen", "allow_hosts", "addresses"];
+        const KEYS: &[&str] = &["name", "listen", "allow_hosts", "addresses", "idle_minutes"];
         for (key, value) in ordered(table) {
             match key.get_ref().as_ref() {
                 "name" => host.name = self.text_value(value, "name"),
@@ -286,9 +289,27 @@ impl Reader<'_> {
                         );
                     }
                 }
+                "idle_minutes" => host.idle_look = self.minutes(value, "idle_minutes"),
                 _ => self.unknown_key(key, "[host]", KEYS),
             }
         }
+    }
+
+    /// Minutes, of which a week at most.
+    fn minutes(&mut self, value: &Value<'_>, name: &str) -> Option<Duration> {
+        const WEEK: u64 = 7 * 24 * 60;
+        let minutes = match value.get_ref() {
+            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        };
+        let minutes = minutes.filter(|minutes| (1..=WEEK).contains(minutes));
+        if minutes.is_none() {
+            self.problem(
+                &value.span(),
+                format!("`{name}` has to be a number of minutes from 1 to {WEEK}"),
+            );
+        }
+        minutes.map(|minutes| Duration::from_secs(60 * minutes))
     }
 
     fn workspace(

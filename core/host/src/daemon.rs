@@ -9,7 +9,7 @@ use crate::{
     state::{StateDir, StateError, StatePath, default_config_file, home, host_id},
 };
 use pilothouse_domain::{HostId, Policy};
-use pilothouse_ledger::{Clock, Ledger, LedgerConfig, LedgerError, SystemClock};
+use pilothouse_ledger::{Clock, IDLE_LOOK, Ledger, LedgerConfig, LedgerError, SystemClock};
 use pilothouse_wire::{
     identity::{IdentityError, SpkiHash},
     message::ByeReason,
@@ -202,6 +202,7 @@ impl Daemon {
             wrapper: options.wrapper,
             clock: options.clock.clone(),
             new_epoch: options.new_epoch,
+            idle_look: config.host.idle_look.unwrap_or(IDLE_LOOK),
         })
         .await?;
         let examiner = Examiner::new(state.path().clone(), Ok(&config), agents, workspaces);

@@ -3,7 +3,7 @@
 use pilothouse_domain::{AgentName, ContentHash, DeviceId, Policy, Scope, WorkspaceId};
 use pilothouse_providers::contract::ProviderAdapter;
 use pilothouse_store::StoreError;
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// What a ledger is opened with.
 pub struct LedgerConfig {
@@ -22,7 +22,13 @@ pub struct LedgerConfig {
     /// Whether to start a new epoch, as a person asks for after a backup was restored: every device then begins anew and
     /// asks its person about commands whose outcome it cannot know.
     pub new_epoch: bool,
+    /// How often an agent's process is looked at for whether it has anything to do. It is stopped at the second look in a row
+    /// that finds nothing, so after one to two times this.
+    pub idle_look: Duration,
 }
+
+/// The usual [`LedgerConfig::idle_look`].
+pub const IDLE_LOOK: Duration = Duration::from_secs(15 * 60);
 
 /// An agent that can be started.
 #[derive(Clone)]

@@ -31,7 +31,9 @@ mod whole;
 mod work;
 mod writer;
 
-pub use config::{AgentSpec, Clock, LedgerConfig, LedgerError, NewDevice, Principal, SystemClock};
+pub use config::{
+    AgentSpec, Clock, IDLE_LOOK, LedgerConfig, LedgerError, NewDevice, Principal, SystemClock,
+};
 pub use subscription::{Feed, Subscription};
 
 use pilothouse_domain::{

@@ -13,12 +13,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 use tokio::sync::mpsc;
 
-/// How often an agent's process is looked at for whether it has anything to do; stopped at the second look that finds
-/// nothing, so after 15 to 30 minutes.
-const IDLE_LOOK: std::time::Duration = std::time::Duration::from_secs(15 * 60);
 /// Batches of events that may wait for the writer before the agent is no longer read.
 const BATCHES: usize = 256;
 
@@ -70,6 +68,7 @@ pub(crate) struct Runtimes {
     agents: BTreeMap<AgentName, AgentSpec>,
     wrapper: Vec<String>,
     pid_dir: PathBuf,
+    idle_look: Duration,
     jobs: mpsc::WeakSender<Job>,
     table: Arc<tokio::sync::Mutex<Table>>,
     /// One lock per process: held while it is started, so that a second thread of the same agent waits for it and those
@@ -91,12 +90,14 @@ impl Runtimes {
         agents: BTreeMap<AgentName, AgentSpec>,
         wrapper: Vec<String>,
         pid_dir: PathBuf,
+        idle_look: Duration,
         jobs: mpsc::WeakSender<Job>,
     ) -> Self {
         Self {
             agents,
             wrapper,
             pid_dir,
+            idle_look,
             jobs,
             table: Arc::default(),
             gates: Mutex::default(),
@@ -244,8 +245,10 @@ impl Runtimes {
             });
         }
         let reaper = Reaper {
+            gate: self.gate(&key),
             key,
             incarnation,
+            look: self.idle_look,
             table: Arc::clone(&self.table),
             jobs: self.jobs.clone(),
         };
@@ -322,6 +325,9 @@ fn random_incarnation(agent: &AgentName) -> Result<Incarnation, StartError> {
 struct Reaper {
     key: RuntimeKey,
     incarnation: Incarnation,
+    look: Duration,
+    /// Of its key.
+    gate: Arc<tokio::sync::Mutex<()>>,
     table: Arc<tokio::sync::Mutex<Table>>,
     jobs: mpsc::WeakSender<Job>,
 }
@@ -330,7 +336,7 @@ impl Reaper {
     async fn run(self) {
         let mut idle_before = false;
         loop {
-            tokio::time::sleep(IDLE_LOOK).await;
+            tokio::time::sleep(self.look).await;
             let Some(idle) = self.is_idle().await else {
                 return;
             };
@@ -341,41 +347,49 @@ impl Reaper {
         }
     }
 
-    /// Takes the process out of the table, so that nobody is given it any more, looks once more, and stops it.
+    /// Stops the process if nobody has it in hand and it still has nothing to do. Who needs one meanwhile waits for the gate and
+    /// starts another; the threads' sessions are ended first, so that the end of this process touches no run of the next.
     async fn reap(&self) -> bool {
-        let mut table = self.table.lock().await;
-        let found = table
-            .running
-            .get(&self.key)
-            .filter(|running| running.facts.incarnation == self.incarnation);
-        let Some(running) = found.cloned() else {
+        let _nobody_starts = self.gate.lock().await;
+        let found = {
+            let table = self.table.lock().await;
+            let found = table.running.get(&self.key);
+            found
+                .filter(|running| running.facts.incarnation == self.incarnation)
+                .cloned()
+        };
+        let Some(running) = found else {
             return true;
         };
-        table.running.remove(&self.key);
-        drop(table);
-        if self.is_idle().await != Some(true) {
-            self.table
-                .lock()
-                .await
-                .running
-                .entry(self.key.clone())
-                .or_insert(running);
+        // The table's and ours.
+        if Arc::strong_count(&running) > 2 {
             return false;
         }
+        let (reply, ended) = tokio::sync::oneshot::channel();
+        let incarnation = self.incarnation;
+        if !self.asks(Job::Reap { incarnation, reply }).await || ended.await != Ok(true) {
+            return false;
+        }
+        self.table.lock().await.running.remove(&self.key);
         tracing::info!(agent = %running.facts.agent, "stopping an agent that had nothing to do");
         running.runtime.stop().await;
         true
+    }
+
+    async fn asks(&self, job: Job) -> bool {
+        match self.jobs.upgrade() {
+            Some(jobs) => jobs.send(job).await.is_ok(),
+            None => false,
+        }
     }
 
     /// `None` when the ledger or the process is gone.
     async fn is_idle(&self) -> Option<bool> {
         let (reply, idle) = tokio::sync::oneshot::channel();
         let incarnation = self.incarnation;
-        self.jobs
-            .upgrade()?
-            .send(Job::IsIdle { incarnation, reply })
-            .await
-            .ok()?;
+        if !self.asks(Job::IsIdle { incarnation, reply }).await {
+            return None;
+        }
         idle.await.ok()
     }
 }

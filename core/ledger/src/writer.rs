@@ -88,6 +88,11 @@ pub(crate) enum Job {
         incarnation: Incarnation,
         reply: oneshot::Sender<bool>,
     },
+    /// End the sessions of a process that is about to be stopped because it has nothing to do; if it has, nobody answers.
+    Reap {
+        incarnation: Incarnation,
+        reply: oneshot::Sender<bool>,
+    },
     /// An interrupt's next step is due.
     Escalate {
         thread: ThreadId,
@@ -206,6 +211,7 @@ impl Writer {
             config.agents,
             config.wrapper,
             pid_dir,
+            config.idle_look,
             jobs.downgrade(),
         ));
         let effects = EffectRunner::new(

@@ -65,6 +65,7 @@ impl Desk {
             workspaces: BTreeMap::from([("here".into(), dir.to_owned())]),
             wrapper: vec![],
             new_epoch: false,
+            idle_look: pilothouse_ledger::IDLE_LOOK,
             clock: Arc::new(Steps(AtomicU64::new(1_796_000_000_000))),
         };
         let ledger = Ledger::open(config, tokio::runtime::Handle::current())

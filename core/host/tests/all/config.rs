@@ -28,6 +28,14 @@ fn a_typo_is_answered_with_its_line_and_the_nearest_valid_word() {
             "line 2: unknown key `listn` in [host]; did you mean `listen`?",
         ),
         (
+            "[host]\nidle_minutes = 0",
+            "line 2: `idle_minutes` has to be a number of minutes from 1 to 10080",
+        ),
+        (
+            "[host]\nidle_minutes = \"an hour\"",
+            "line 2: `idle_minutes` has to be a number of minutes from 1 to 10080",
+        ),
+        (
             "[host]\nallow_host = []",
             "line 2: unknown key `allow_host` in [host]; did you mean `allow_hosts`?",
         ),
@@ -190,6 +198,7 @@ name = "studio"
 listen = "127.0.0.1:7000"
 allow_hosts = ["studio.example"]
 addresses = ["studio.example:7000"]
+idle_minutes = 90
 [agents.zeta]
 protocol = "codex"
 command = ["~/bin/codex", "app-server"]
@@ -206,6 +215,10 @@ mode = "auto_edit"
     let config = Config::parse(text, "host.toml", Some(home.path())).unwrap();
     assert_eq!(config.host.name.as_deref(), Some("studio"));
     assert_eq!(config.host.listen, Some("127.0.0.1:7000".parse().unwrap()));
+    assert_eq!(
+        config.host.idle_look,
+        Some(std::time::Duration::from_secs(90 * 60))
+    );
     let names: Vec<_> = config
         .agents
         .iter()

@@ -344,10 +344,7 @@ impl Work {
     }
 }
 
-/// Whether a thread has no run, no open request and no background work.
+/// Whether a thread has no run, takes none back, and has no open request and no background work.
 fn has_nothing_to_do(state: &ThreadState) -> bool {
-    state.active.is_none()
-        && state.requests.is_empty()
-        && state.items.is_empty()
-        && state.nodes.is_empty()
+    state.rests() && state.requests.is_empty() && state.items.is_empty() && state.nodes.is_empty()
 }

@@ -21,6 +21,7 @@ use pilothouse_domain::{
     LoggedEvent, Outcome, Policy, ProviderEvent, ProviderEventKind, ThreadId, ThreadState,
     WorkspaceId,
     provider::OfferedModel,
+    request::LostReason,
     row::{OpenItem, Snapshot},
 };
 use pilothouse_orchestrator::{
@@ -93,7 +94,10 @@ impl Reply {
                 let _ = reply.send(outcome);
             }
             (
-                Job::Session { reply, .. } | Job::History { reply, .. } | Job::TakeUp { reply, .. },
+                Job::Session { reply, .. }
+                | Job::History { reply, .. }
+                | Job::TakeUp { reply, .. }
+                | Job::Reap { reply, .. },
                 Self::Written,
             ) => {
                 let _ = reply.send(true);
@@ -208,6 +212,14 @@ impl Work {
             } => {
                 self.outcome(tx, *thread, effect, session.as_ref(), outcome)?;
                 Ok(Reply::None)
+            }
+            Job::Reap { incarnation, .. } => {
+                if !self.is_idle(*incarnation) {
+                    return Ok(Reply::None);
+                }
+                let detail = "it had nothing to do";
+                self.runtime_lost(tx, *incarnation, LostReason::Stopped, detail)?;
+                Ok(Reply::Written)
             }
             Job::Escalate {
                 thread,

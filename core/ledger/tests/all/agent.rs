@@ -28,6 +28,7 @@ pub(crate) enum Call {
     Interrupted { turn: NativeId },
     Responded(Response),
     Signalled(Escalation),
+    Stopped,
     Forked(ForkThread),
     Reverted { thread: NativeId, from: NativeId },
     Compacted { thread: NativeId },
@@ -260,6 +261,7 @@ impl AgentRuntime for Script {
     }
 
     fn stop(&self) -> BoxFuture<'_, ()> {
+        self.note(Call::Stopped);
         Box::pin(async {})
     }
 

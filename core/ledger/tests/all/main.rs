@@ -10,6 +10,7 @@
 mod agent;
 mod crash;
 mod forking;
+mod idle;
 mod power;
 mod story;
 mod trace;

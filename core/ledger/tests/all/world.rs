@@ -40,7 +40,12 @@ impl World {
 
     /// A new ledger in an empty directory, with a thread.
     pub(crate) async fn within(dir: tempfile::TempDir) -> Self {
-        let mut world = Self::open(Arc::new(dir));
+        Self::open(Arc::new(dir)).with_thread().await
+    }
+
+    /// With a thread.
+    pub(crate) async fn with_thread(mut self) -> Self {
+        let world = &mut self;
         let command = CommandId::from_bytes([1; 16]);
         world.thread = command.derive("thread");
         let body = CommandBody::ThreadCreate {
@@ -56,17 +61,22 @@ impl World {
         };
         let made = world.command_as(command, body).await;
         assert!(matches!(made, Outcome::Accepted { .. }), "{made:?}");
-        world
+        self
     }
 
     /// Opens a ledger on a directory that may hold one already.
     pub(crate) fn open(dir: Arc<tempfile::TempDir>) -> Self {
+        Self::open_looking(dir, pilothouse_ledger::IDLE_LOOK)
+    }
+
+    /// Opens a ledger that looks that often for agents without anything to do.
+    pub(crate) fn open_looking(dir: Arc<tempfile::TempDir>, idle_look: Duration) -> Self {
         let (script, calls) = Script::new();
-        let ledger = Ledger::open(
-            config(dir.path(), &script),
-            tokio::runtime::Handle::current(),
-        )
-        .unwrap();
+        let config = LedgerConfig {
+            idle_look,
+            ..config(dir.path(), &script)
+        };
+        let ledger = Ledger::open(config, tokio::runtime::Handle::current()).unwrap();
         Self {
             dir,
             ledger,
@@ -193,6 +203,7 @@ pub(crate) fn config(dir: &Path, script: &Script) -> LedgerConfig {
         wrapper: vec![],
         clock: Arc::new(SystemClock),
         new_epoch: false,
+        idle_look: pilothouse_ledger::IDLE_LOOK,
     }
 }
 
