@@ -130,16 +130,48 @@ impl Body {
         if text.len() <= limits::INLINE_BODY {
             return None;
         }
-        let head_end = text.floor_char_boundary(limits::BODY_EDGE);
-        let tail_start = text.ceil_char_boundary(text.len() - limits::BODY_EDGE);
-        let stored = StoredBody {
-            hash: BlobHash::of(text.as_bytes()),
-            bytes: text.len() as u64,
-            head: text[..head_end].to_owned(),
-            tail: text[tail_start..].to_owned(),
-            dropped: 0,
-        };
-        Some((stored, text))
+        let mut body = BodyBuilder::default();
+        body.push(text);
+        Some((body.finish(0), text))
+    }
+}
+
+/// A text that is to be kept by its hash, told piece by piece, so that nobody has to hold it whole.
+#[derive(Debug, Default)]
+pub struct BodyBuilder {
+    hasher: blake3::Hasher,
+    bytes: u64,
+    head: String,
+    head_is_full: bool,
+    tail: String,
+}
+
+impl BodyBuilder {
+    /// Adds what follows.
+    pub fn push(&mut self, text: &str) {
+        self.hasher.update(text.as_bytes());
+        self.bytes += text.len() as u64;
+        if !self.head_is_full {
+            let room = limits::BODY_EDGE - self.head.len();
+            let cut = text.floor_char_boundary(room);
+            self.head.push_str(&text[..cut]);
+            self.head_is_full = cut < text.len();
+        }
+        let from = text.ceil_char_boundary(text.len().saturating_sub(limits::BODY_EDGE));
+        self.tail.push_str(&text[from..]);
+        let excess = self.tail.len().saturating_sub(limits::BODY_EDGE);
+        self.tail.drain(..self.tail.ceil_char_boundary(excess));
+    }
+
+    /// The body, from whose middle that many bytes had been dropped.
+    pub fn finish(self, dropped: u64) -> StoredBody {
+        StoredBody {
+            hash: BlobHash::from_bytes(*self.hasher.finalize().as_bytes()),
+            bytes: self.bytes,
+            head: self.head,
+            tail: self.tail,
+            dropped,
+        }
     }
 }
 

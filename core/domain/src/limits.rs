@@ -22,6 +22,9 @@ pub const MODEL_NAME: usize = 200;
 pub const INLINE_BODY: usize = 4 * 1024;
 /// Bytes of head and of tail kept beside the hash of a stored body.
 pub const BODY_EDGE: usize = 1024;
+/// Bytes of streamed text up to which it is put together in memory when its item closes; a longer one becomes a body where
+/// it lies.
+pub const STREAMED_WHOLE: u64 = 64 * 1024;
 /// Bytes of one item's stored text; the middle is dropped and counted.
 pub const ITEM_TEXT: usize = 64 * 1024 * 1024;
 /// Bytes of a person's message.

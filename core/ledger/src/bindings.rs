@@ -2,7 +2,7 @@
 
 use crate::open_text::OpenTexts;
 use pilothouse_domain::{
-    ItemId, RequestId, Row, RowKey, RunId, RuntimeRequest, SessionId, ThreadId, TurnItem,
+    Body, ItemId, RequestId, Row, RowKey, RunId, RuntimeRequest, SessionId, ThreadId, TurnItem,
     binding::{BindingKey, BindingTarget},
     limits,
     provider::OfferedModel,
@@ -12,7 +12,7 @@ use pilothouse_orchestrator::{Bindings, LookupKeys, Lookups, RollbackRuns, rollb
 use pilothouse_store::{LedgerTx, StoreError, ThreadBindings};
 
 /// Live text of the transaction at work, in order: thread, entry before it, item, text.
-type LiveText = [(ThreadId, u64, ItemId, String)];
+pub(crate) type LiveText = [(ThreadId, u64, ItemId, String)];
 
 /// Bindings, rows and streamed texts as of the transaction; what was streamed in it is not saved yet. A read that fails
 /// is kept by the store, which then refuses the commit.
@@ -38,18 +38,27 @@ impl<'a> View<'a> {
     }
 }
 
+/// What of an item's streamed text is not saved yet, in order.
+pub(crate) fn following<'a>(
+    texts: &'a OpenTexts,
+    live: &'a LiveText,
+    item: ItemId,
+) -> Vec<&'a str> {
+    let now = live
+        .iter()
+        .filter(|(_, _, of, _)| *of == item)
+        .map(|(_, _, _, piece)| piece.as_str());
+    std::iter::once(texts.unsaved(item)).chain(now).collect()
+}
+
 impl Bindings for View<'_> {
     fn get(&self, key: &BindingKey) -> Option<BindingTarget> {
         self.stored.get(key)
     }
 
-    fn streamed(&self, item: ItemId) -> Option<String> {
-        let mut text = self.stored.streamed(item).unwrap_or_default();
-        text.push_str(self.texts.unsaved(item));
-        for (_, _, _, piece) in self.live.iter().filter(|(_, _, of, _)| *of == item) {
-            text.push_str(piece);
-        }
-        (!text.is_empty()).then_some(text)
+    fn streamed(&self, item: ItemId) -> Option<Body> {
+        let more = following(self.texts, self.live, item);
+        self.stored.streamed_with(item, &more)
     }
 
     fn request(&self, request: RequestId) -> Option<RuntimeRequest> {

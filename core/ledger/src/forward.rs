@@ -6,22 +6,33 @@ use crate::{
 };
 use pilothouse_domain::{ProviderEvent, ProviderEventKind, request::LostReason};
 use pilothouse_providers::contract::RuntimeEvents;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::Instant,
 };
 
 /// Text that follows text waits this long for more, so that an agent that writes 1,500 pieces a second does not wake the
 /// writer and every follower as often. The first piece and everything that is not text go at once.
 const GATHER: Duration = Duration::from_millis(10);
-/// Batches that are gathered at most.
-const GATHERED: usize = 256;
+/// Bytes of text that are gathered at most, and a batch more.
+const GATHERED: usize = 64 * 1024;
+/// Batches of a process that the writer has not taken yet.
+const ON_THEIR_WAY: usize = 4;
 
 /// Whether a batch holds nothing but text that streams.
 fn is_text(batch: &RuntimeEvents) -> bool {
     let text = |kind: &ProviderEventKind| matches!(kind, ProviderEventKind::ItemAppended { .. });
     batch.events.iter().all(|event| text(&event.kind))
+}
+
+/// Bytes of streamed text in a batch, at least one an event.
+fn text_in(batch: &RuntimeEvents) -> usize {
+    let text = |kind: &ProviderEventKind| match kind {
+        ProviderEventKind::ItemAppended { text, .. } => text.len().max(1),
+        _ => 1,
+    };
+    batch.events.iter().map(|event| text(&event.kind)).sum()
 }
 
 /// Adds what comes until a time; ends with the first that is not only text.
@@ -30,11 +41,13 @@ async fn gather(
     batch: &mut RuntimeEvents,
     until: Instant,
 ) {
-    for _ in 0..GATHERED {
+    let mut bytes = text_in(batch);
+    while bytes < GATHERED {
         let Ok(Some(next)) = tokio::time::timeout_at(until, inbox.recv()).await else {
             return;
         };
         let more = is_text(&next);
+        bytes += text_in(&next);
         batch.events.extend(next.events);
         if !more {
             return;
@@ -74,6 +87,7 @@ pub(crate) struct Forward {
 impl Forward {
     pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<RuntimeEvents>) {
         let mut ended = false;
+        let on_their_way = Arc::new(Semaphore::new(ON_THEIR_WAY));
         let mut spoke: Option<Instant> = None;
         while let Some(mut batch) = inbox.recv().await {
             if let Some(spoke) = spoke.filter(|_| is_text(&batch)) {
@@ -89,7 +103,8 @@ impl Forward {
                     let _ = ready.send(version.clone());
                 }
             }
-            if self.send(batch).await.is_none() {
+            let permit = Arc::clone(&on_their_way).acquire_owned().await.ok();
+            if self.send(batch, permit).await.is_none() {
                 return;
             }
         }
@@ -103,17 +118,21 @@ impl Forward {
                 incarnation: self.facts.incarnation,
                 events: vec![session_event(kind, None)],
             };
-            self.send(batch).await;
+            self.send(batch, None).await;
         }
     }
 
-    async fn send(&self, batch: RuntimeEvents) -> Option<()> {
-        let facts = self.facts.clone();
-        self.jobs
-            .upgrade()?
-            .send(Job::Runtime { facts, batch })
-            .await
-            .ok()
+    async fn send(
+        &self,
+        batch: RuntimeEvents,
+        on_its_way: Option<OwnedSemaphorePermit>,
+    ) -> Option<()> {
+        let job = Job::Runtime {
+            facts: self.facts.clone(),
+            batch,
+            on_its_way,
+        };
+        self.jobs.upgrade()?.send(job).await.ok()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Text that streams into open items: kept out of the log, saved in chunks, so that a crash loses little and a device
 //! that joins sees what was said so far (DESIGN section 3).
 
-use pilothouse_domain::{ItemId, ThreadId, limits, row::OpenItem};
+use pilothouse_domain::{ItemId, ThreadId, row::OpenItem};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -59,10 +59,7 @@ impl OpenTexts {
         self.waiting_since.get_or_insert_with(Instant::now);
         let offset = open.streamed;
         open.streamed += text.len() as u64;
-        // Past the cap, text is still shown live; what is kept is the agent's own final text.
-        if open.saved + (open.unsaved.len() as u64) < limits::ITEM_TEXT as u64 {
-            open.unsaved.push_str(text);
-        }
+        open.unsaved.push_str(text);
         open.tail.push_str(text);
         if open.tail.len() > 2 * TAIL {
             let cut = open.tail.ceil_char_boundary(open.tail.len() - TAIL);

@@ -17,8 +17,9 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Batches of events that may wait for the writer before the agent is no longer read.
-const BATCHES: usize = 256;
+/// Batches of events, each of what one read gave, that may wait before the agent is no longer read: with [`Forward`]'s own
+/// about a MiB, whatever the agent writes.
+const BATCHES: usize = 16;
 
 /// Which process serves a thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

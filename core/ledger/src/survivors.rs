@@ -164,7 +164,13 @@ impl Runtimes {
             events: vec![session_event(kind, None)],
         };
         if let Some(jobs) = self.jobs() {
-            let _ = jobs.send(Job::Runtime { facts, batch }).await;
+            let _ = jobs
+                .send(Job::Runtime {
+                    facts,
+                    batch,
+                    on_its_way: None,
+                })
+                .await;
         }
     }
 

@@ -21,7 +21,7 @@ use pilothouse_domain::{
 use pilothouse_providers::contract::RuntimeEvents;
 use pilothouse_store::{Durability, LedgerReader, LedgerStore, StoreError};
 use std::{sync::Arc, time::Duration};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 /// Jobs in one transaction.
 const BATCH: usize = 64;
@@ -48,6 +48,9 @@ pub(crate) enum Job {
     Runtime {
         facts: SessionFacts,
         batch: RuntimeEvents,
+        /// Given back when the job is done, so that a process has few on their way.
+        #[expect(dead_code, reason = "it is held, not read")]
+        on_its_way: Option<OwnedSemaphorePermit>,
     },
     /// Take an event about a session for one thread; answers whether it is in the log.
     Session {

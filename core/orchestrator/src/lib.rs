@@ -38,7 +38,7 @@ pub use rollback::rollback_of;
 pub use summary::summarise;
 
 use pilothouse_domain::{
-    Cursor, Effect, Event, ItemId, MessageId, Refusal, RequestId, Row, RowKey, RunId,
+    Body, Cursor, Effect, Event, ItemId, MessageId, Refusal, RequestId, Row, RowKey, RunId,
     RuntimeRequest, SessionId, ThreadId, ThreadState, TurnItem,
     binding::{Binding, BindingKey, BindingTarget},
     command::Notice,
@@ -169,7 +169,7 @@ pub trait Bindings {
     /// What a native id stands for.
     fn get(&self, key: &BindingKey) -> Option<BindingTarget>;
     /// The text streamed so far into an open item.
-    fn streamed(&self, item: ItemId) -> Option<String>;
+    fn streamed(&self, item: ItemId) -> Option<Body>;
     /// A request's row.
     fn request(&self, request: RequestId) -> Option<RuntimeRequest>;
     /// A row of the thread.

@@ -7,9 +7,9 @@ use crate::{
     next_internal, project, rollback_of, runtime_lost, source_of, summarise,
 };
 use pilothouse_domain::{
-    Cause, Chain, Command, Cursor, Digest, Effect, EffectOutcome, Entry, Epoch, Event, ItemId,
-    LoggedEvent, Policy, ProviderEvent, Refusal, RequestId, Row, RowKey, Run, RunId, RunStatus,
-    RuntimeRequest, ThreadId, ThreadState, ThreadSummary, TurnItem,
+    Body, Cause, Chain, Command, Cursor, Digest, Effect, EffectOutcome, Entry, Epoch, Event,
+    ItemId, LoggedEvent, Policy, ProviderEvent, Refusal, RequestId, Row, RowKey, Run, RunId,
+    RunStatus, RuntimeRequest, ThreadId, ThreadState, ThreadSummary, TurnItem,
     binding::{BindingKey, BindingTarget},
     entry::LOG_FORMAT,
     hash,
@@ -62,8 +62,8 @@ impl Bindings for MemoryThread {
         self.bindings.get(key).cloned()
     }
 
-    fn streamed(&self, item: ItemId) -> Option<String> {
-        self.streamed.get(&item).cloned()
+    fn streamed(&self, item: ItemId) -> Option<Body> {
+        self.streamed.get(&item).cloned().map(Body::Inline)
     }
 
     fn request(&self, request: RequestId) -> Option<RuntimeRequest> {

@@ -4,18 +4,42 @@ use crate::{
     codec::{int, nat},
     db::Db,
     error::Result,
+    open_text,
 };
 use pilothouse_domain::BlobHash;
 
 const PIECE: usize = 256 * 1024;
 
-fn find(db: &Db, hash: BlobHash) -> Result<Option<(i64, u64)>> {
+struct Found {
+    number: i64,
+    bytes: u64,
+    /// The streamed text whose pieces are the body's, where it was sealed.
+    sealed: Option<i64>,
+}
+
+fn find(db: &Db, hash: BlobHash) -> Result<Option<Found>> {
     db.one(
         "looking for a stored body",
-        "SELECT number, bytes FROM blobs WHERE hash = ?1",
+        "SELECT number, bytes, open_text FROM blobs WHERE hash = ?1",
         [hash.as_bytes()],
-        |row| Ok((row.get(0)?, nat(row.get(1)?))),
+        |row| {
+            Ok(Found {
+                number: row.get(0)?,
+                bytes: nat(row.get(1)?),
+                sealed: row.get(2)?,
+            })
+        },
     )
+}
+
+/// Keeps a streamed text as a body; its pieces stay those of the text.
+pub(crate) fn put_sealed(db: &Db, hash: BlobHash, bytes: u64, open_text: i64) -> Result<()> {
+    db.write(
+        "storing a body",
+        "INSERT INTO blobs (hash, bytes, open_text) VALUES (?1, ?2, ?3)",
+        (hash.as_bytes(), int(bytes), open_text),
+    )?;
+    Ok(())
 }
 
 /// Stores a body; one that is there already is left alone.
@@ -42,21 +66,30 @@ pub(crate) fn put(db: &Db, hash: BlobHash, bytes: &[u8]) -> Result<()> {
 
 /// Size of a stored body, bytes.
 pub(crate) fn len(db: &Db, hash: BlobHash) -> Result<Option<u64>> {
-    Ok(find(db, hash)?.map(|(_, bytes)| bytes))
+    Ok(find(db, hash)?.map(|found| found.bytes))
 }
 
 /// A part of a stored body; shorter at its end, `None` if there is no such body.
 pub(crate) fn range(db: &Db, hash: BlobHash, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
     let doing = "reading a stored body";
-    let Some((number, total)) = find(db, hash)? else {
+    let Some(found) = find(db, hash)? else {
         return Ok(None);
     };
-    let start = offset.min(total);
-    let end = start.saturating_add(len as u64).min(total);
-    let mut out = Vec::with_capacity(usize::try_from(end - start).unwrap_or(0));
-    if start == end {
-        return Ok(Some(out));
+    let start = offset.min(found.bytes);
+    let end = start.saturating_add(len as u64).min(found.bytes);
+    let out = match found.sealed {
+        Some(text) => open_text::sealed_range(db, text, start, end)?,
+        None => chunks(db, found.number, start, end)?,
+    };
+    if out.len() as u64 != end - start {
+        return Err(db.corrupt(doing, format!("body {hash} lacks some of its bytes")));
     }
+    Ok(Some(out))
+}
+
+fn chunks(db: &Db, number: i64, start: u64, end: u64) -> Result<Vec<u8>> {
+    let doing = "reading a stored body";
+    let mut out = Vec::with_capacity(usize::try_from(end - start).unwrap_or(0));
     let first = start - start % PIECE as u64;
     db.scan(
         doing,
@@ -75,8 +108,5 @@ pub(crate) fn range(db: &Db, hash: BlobHash, offset: u64, len: usize) -> Result<
             Ok(true)
         },
     )?;
-    if out.len() as u64 != end - start {
-        return Err(db.corrupt(doing, format!("body {hash} lacks some of its bytes")));
-    }
-    Ok(Some(out))
+    Ok(out)
 }

@@ -4,11 +4,17 @@
 //! at a time, and counted: the first half of the cap and the newest text stay (DETAILS section 2, *Long output*).
 
 use crate::{
+    blobs,
     codec::{int, nat},
     db::Db,
     error::{Result, StoreError},
 };
-use pilothouse_domain::{ItemId, row::OpenItem};
+use pilothouse_domain::{
+    Body, ItemId,
+    item::{BodyBuilder, StoredBody},
+    limits,
+    row::OpenItem,
+};
 
 /// A longer piece is stored as several, so that the middle can be cut out in steps.
 const PIECE: usize = 256 * 1024;
@@ -137,19 +143,7 @@ pub(crate) fn read(db: &Db, item: ItemId) -> Result<Option<OpenText>> {
         return Ok(None);
     };
     let mut text = String::with_capacity(usize::try_from(head.kept).unwrap_or(0));
-    db.scan(
-        "reading an open item's text",
-        "SELECT text FROM open_chunks WHERE open_text = ?1 ORDER BY starts_at",
-        [head.number],
-        |row| {
-            let piece = row
-                .get_ref(0)
-                .and_then(|value| value.as_str().map_err(Into::into))
-                .map_err(db.fail("reading an open item's text"))?;
-            text.push_str(piece);
-            Ok(true)
-        },
-    )?;
+    pieces(db, head.number, |piece| text.push_str(piece))?;
     Ok(Some(OpenText {
         text,
         starts_at: head.starts_at,
@@ -210,6 +204,94 @@ pub(crate) fn items(db: &Db, thread: i64) -> Result<Vec<ItemId>> {
         [thread],
         |row| row.get(0).map(ItemId::from_bytes),
     )
+}
+
+/// The saved text and what follows it, in one piece if it is short, otherwise as a body by its hash, for which
+/// [`seal`] has to be called once the rest is saved too. `None` if there is none.
+pub(crate) fn body(db: &Db, item: ItemId, more: &[&str]) -> Result<Option<Body>> {
+    let found = head(db, item)?;
+    let following: u64 = more.iter().map(|text| text.len() as u64).sum();
+    let kept = found.as_ref().map_or(0, |head| head.kept);
+    if kept + following <= limits::STREAMED_WHOLE {
+        let mut text = read(db, item)?.map(|open| open.text).unwrap_or_default();
+        more.iter().for_each(|more| text.push_str(more));
+        return Ok((!text.is_empty()).then_some(Body::Inline(text)));
+    }
+    let mut body = BodyBuilder::default();
+    if let Some(head) = &found {
+        pieces(db, head.number, |piece| body.push(piece))?;
+    }
+    more.iter().for_each(|text| body.push(text));
+    let dropped = found.map_or(0, |head| head.dropped);
+    Ok(Some(Body::Stored(body.finish(dropped))))
+}
+
+/// Makes the saved text a stored body, without a copy: its pieces stay where they are.
+pub(crate) fn seal(db: &Db, item: ItemId, body: &StoredBody) -> Result<()> {
+    let doing = "making an open item's text a stored body";
+    let Some(head) = head(db, item)?.filter(|head| head.kept == body.bytes) else {
+        return Err(db.corrupt(doing, format!("item {item} has another text than its body")));
+    };
+    if blobs::len(db, body.hash)?.is_some() {
+        return clear(db, item);
+    }
+    blobs::put_sealed(db, body.hash, head.kept, head.number)?;
+    // The row keeps its number, by which the pieces are found, from being given again.
+    db.write(
+        doing,
+        "UPDATE open_texts SET item = ?2, thread = 0 WHERE number = ?1",
+        (head.number, body.hash.as_bytes()),
+    )?;
+    Ok(())
+}
+
+/// Hands out the pieces of a text in their order.
+fn pieces(db: &Db, number: i64, mut take: impl FnMut(&str)) -> Result<()> {
+    let doing = "reading an open item's text";
+    db.scan(
+        doing,
+        "SELECT text FROM open_chunks WHERE open_text = ?1 ORDER BY starts_at",
+        [number],
+        |row| {
+            let piece = row
+                .get_ref(0)
+                .and_then(|value| value.as_str().map_err(Into::into))
+                .map_err(db.fail(doing))?;
+            take(piece);
+            Ok(true)
+        },
+    )
+}
+
+/// A part of a sealed text, `len` bytes of it or fewer at its end.
+pub(crate) fn sealed_range(db: &Db, number: i64, start: u64, end: u64) -> Result<Vec<u8>> {
+    let doing = "reading a stored body";
+    let lengths: Vec<(i64, u64)> = db.all(
+        doing,
+        "SELECT starts_at, octet_length(text) FROM open_chunks WHERE open_text = ?1 ORDER BY starts_at",
+        [number],
+        |row| Ok((row.get(0)?, nat(row.get(1)?))),
+    )?;
+    let mut out = Vec::with_capacity(usize::try_from(end - start).unwrap_or(0));
+    let mut at = 0;
+    for (starts_at, bytes) in lengths {
+        let place = at..at + bytes;
+        at = place.end;
+        if place.end <= start || place.start >= end {
+            continue;
+        }
+        let piece: Option<String> = db.one(
+            doing,
+            "SELECT text FROM open_chunks WHERE open_text = ?1 AND starts_at = ?2",
+            (number, starts_at),
+            |row| row.get(0),
+        )?;
+        let within = |offset: u64| usize::try_from(offset - place.start).unwrap_or(usize::MAX);
+        let part = within(start.max(place.start))..within(end.min(place.end));
+        let piece = piece.unwrap_or_default();
+        out.extend_from_slice(piece.as_bytes().get(part).unwrap_or_default());
+    }
+    Ok(out)
 }
 
 /// Forgets the saved text of an item.

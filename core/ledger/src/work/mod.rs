@@ -10,6 +10,7 @@ mod survived;
 pub(crate) use history::Past;
 
 use crate::{
+    bindings::following,
     config::Clock,
     escalation,
     open_text::{Chunk, OpenTexts},
@@ -17,9 +18,9 @@ use crate::{
     writer::Job,
 };
 use pilothouse_domain::{
-    AgentName, BlobHash, Cause, Effect, Epoch, Event, IdMint, Incarnation, ItemId, LogPlace,
-    LoggedEvent, Outcome, Policy, ProviderEvent, ProviderEventKind, ThreadId, ThreadState,
-    WorkspaceId,
+    AgentName, BlobHash, Body, Cause, Effect, Epoch, Event, IdMint, Incarnation, ItemContent,
+    ItemId, LogPlace, LoggedEvent, Outcome, Policy, ProviderEvent, ProviderEventKind, ThreadId,
+    ThreadState, WorkspaceId,
     provider::OfferedModel,
     request::LostReason,
     row::{OpenItem, Snapshot},
@@ -165,7 +166,7 @@ impl Work {
             Job::Command {
                 principal, command, ..
             } => self.command(tx, principal, command).map(Reply::Outcome),
-            Job::Runtime { facts, batch } => {
+            Job::Runtime { facts, batch, .. } => {
                 for event in &batch.events {
                     self.route(tx, facts, event)?;
                 }
@@ -371,13 +372,28 @@ impl Work {
             };
             project(&mut rows, &cell.state, now, event);
             apply(&mut cell.state, event);
-            if let Event::ItemClosed { item, .. } = event.as_ref() {
-                closed.push(*item);
+            if let Event::ItemClosed {
+                item,
+                content,
+                streamed,
+                ..
+            } = event.as_ref()
+            {
+                let text = streamed
+                    .as_ref()
+                    .or_else(|| content.as_ref().and_then(ItemContent::streamed));
+                closed.push((*item, text.cloned()));
             }
         }
         let summary = summarise(cell.summary.as_ref(), &cell.state, &entry, &rows);
-        for item in closed {
-            tx.clear_open_text(item)?;
+        for (item, text) in closed {
+            match text {
+                Some(Body::Stored(body)) if tx.blob_len(body.hash)?.is_none() => {
+                    let more = following(&self.texts, &self.change.live, item);
+                    tx.seal_open_text(item, thread, &more, &body)?;
+                }
+                _ => tx.clear_open_text(item)?,
+            }
             self.change.closed.push(item);
         }
         self.change.done.revision = Some(tx.put_summary(&summary)?);

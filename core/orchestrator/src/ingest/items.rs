@@ -154,7 +154,7 @@ impl Ingesting<'_> {
                 return;
             };
             let so_far = self.known.streamed(bound.item).unwrap_or_default();
-            if let Some(more) = text.strip_prefix(so_far.as_str()) {
+            if let Some(more) = merge::beyond(text, &so_far) {
                 if !more.is_empty() {
                     self.live.push(LiveAppend {
                         item: bound.item,
@@ -249,7 +249,7 @@ impl Ingesting<'_> {
     fn text_so_far(&self, item: ItemId, content: &ItemContent) -> Option<Body> {
         content.streamed()?;
         let live = self.known.streamed(item).filter(|text| !text.is_empty());
-        live.map(Body::Inline).or_else(|| {
+        live.or_else(|| {
             self.item_row(item)
                 .and_then(|row| row.content.streamed().cloned())
         })

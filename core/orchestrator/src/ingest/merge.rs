@@ -1,6 +1,6 @@
 //! How an item's final content meets what was streamed (DETAILS section 2).
 
-use pilothouse_domain::{Body, ItemContent};
+use pilothouse_domain::{BlobHash, Body, ItemContent};
 
 /// The final content of an item. Words are replaced by the final ones; a command's output is the fuller of what was
 /// streamed and what the agent gave at the end, for agents cut the latter for their model.
@@ -37,6 +37,17 @@ fn is_fuller(given: &Body, streamed: &Body) -> bool {
             given.len() >= streamed.len() || given.contains(streamed.as_str())
         }
         (given, streamed) => given.len() >= streamed.len(),
+    }
+}
+
+/// What of a text comes after what was streamed of it; `None` if it does not begin so.
+pub(super) fn beyond<'a>(text: &'a str, streamed: &Body) -> Option<&'a str> {
+    match streamed {
+        Body::Inline(streamed) => text.strip_prefix(streamed.as_str()),
+        Body::Stored(stored) => {
+            let (begun, more) = text.split_at_checked(usize::try_from(stored.bytes).ok()?)?;
+            (BlobHash::of(begun.as_bytes()) == stored.hash).then_some(more)
+        }
     }
 }
 

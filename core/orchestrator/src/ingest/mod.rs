@@ -68,7 +68,7 @@ impl Bindings for NoBindings {
     fn get(&self, _: &BindingKey) -> Option<BindingTarget> {
         None
     }
-    fn streamed(&self, _: ItemId) -> Option<String> {
+    fn streamed(&self, _: ItemId) -> Option<Body> {
         None
     }
     fn request(&self, _: RequestId) -> Option<RuntimeRequest> {

@@ -509,10 +509,7 @@ impl Ingesting<'_> {
         if !matches!(slot.kind, ItemKind::Text | ItemKind::Tool) {
             return None;
         }
-        self.known
-            .streamed(slot.id)
-            .filter(|text| !text.is_empty())
-            .map(Body::Inline)
+        self.known.streamed(slot.id).filter(|text| !text.is_empty())
     }
 
     /// Closes open requests whose turn or child is over: with an answer on its way it counts as given.

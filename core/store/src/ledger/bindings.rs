@@ -4,10 +4,11 @@ use super::{LedgerReads, LedgerTx};
 use crate::{
     codec::{from_json, to_json},
     error::Result,
+    open_text,
 };
 use pilothouse_domain::{
-    ItemId, ProviderThreadId, ProviderTurnId, RequestId, Row, RowKey, RuntimeRequest, ThreadId,
-    TurnItem,
+    Body, ItemId, ProviderThreadId, ProviderTurnId, RequestId, Row, RowKey, RuntimeRequest,
+    ThreadId, TurnItem,
     binding::{Binding, BindingKey, BindingTarget},
     row::RowKind,
 };
@@ -144,15 +145,21 @@ impl ThreadBindings<'_> {
     }
 }
 
+impl ThreadBindings<'_> {
+    /// What was streamed into an item: what is saved of it, and what follows that.
+    pub fn streamed_with(&self, item: ItemId, more: &[&str]) -> Option<Body> {
+        self.or_fault(open_text::body(&self.reads.db, item, more))
+    }
+}
+
 impl Bindings for ThreadBindings<'_> {
     fn get(&self, key: &BindingKey) -> Option<BindingTarget> {
         self.or_fault(self.reads.binding(self.agent, key))
             .map(|(_, target)| target)
     }
 
-    fn streamed(&self, item: ItemId) -> Option<String> {
-        self.or_fault(self.reads.open_text(item))
-            .map(|open| open.text)
+    fn streamed(&self, item: ItemId) -> Option<Body> {
+        self.streamed_with(item, &[])
     }
 
     fn request(&self, request: RequestId) -> Option<RuntimeRequest> {

@@ -41,7 +41,10 @@ const LOCK: &str = "ledger.lock";
 pub(crate) const SCHEMA: Schema = Schema {
     mark: 0x5048_4c31, // "PHL1"
     what: "ledger",
-    migrations: &[include_str!("../../migrations/ledger/0001.sql")],
+    migrations: &[
+        include_str!("../../migrations/ledger/0001.sql"),
+        include_str!("../../migrations/ledger/0002.sql"),
+    ],
 };
 
 /// The one writer of a ledger's file. Move it into the thread that owns it; others open [`LedgerReader`]s.

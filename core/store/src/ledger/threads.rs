@@ -11,6 +11,7 @@ use crate::{
 };
 use pilothouse_domain::{
     BlobHash, Cursor, ItemId, Position, Row, RowKey, Run, RunId, ThreadId, ThreadState, TurnItem,
+    item::StoredBody,
     limits,
     row::{OpenItem, Snapshot},
     run::RunAttempt,
@@ -90,6 +91,25 @@ impl LedgerTx<'_> {
     /// Any of the file.
     pub fn clear_open_text(&self, item: ItemId) -> Result<()> {
         open_text::clear(self.db(), item)
+    }
+
+    /// Makes the saved text of a closed item, and what follows it, a stored body, without a copy of what is saved. It has to be
+    /// the body that [`ThreadBindings::streamed_with`](crate::ThreadBindings::streamed_with) gave for the same text.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn seal_open_text(
+        &self,
+        item: ItemId,
+        thread: ThreadId,
+        more: &[&str],
+        body: &StoredBody,
+    ) -> Result<()> {
+        for text in more.iter().filter(|text| !text.is_empty()) {
+            let ends_at = open_text::extent(self.db(), item)?.map_or(0, |(ends_at, _)| ends_at);
+            self.append_open_text(item, thread, ends_at, text)?;
+        }
+        open_text::seal(self.db(), item, body)
     }
 
     /// Stores a body under its hash; one that is there is left alone.

@@ -236,3 +236,85 @@ proptest! {
         prop_assert_eq!(&whole[usize::try_from(open.from).unwrap()..], &open.text);
     }
 }
+
+/// A text of two-byte characters in pieces of odd lengths, long enough to be sealed.
+fn long_text() -> Vec<String> {
+    let lengths = [1, 700, 33_000, 5, 16_001];
+    (0..40)
+        .map(|n: usize| {
+            let letter = char::from_u32(0xe0 + u32::try_from(n % 30).unwrap()).unwrap();
+            letter.to_string().repeat(lengths[n % lengths.len()])
+        })
+        .collect()
+}
+
+#[test]
+fn a_long_text_is_sealed_where_it_lies_and_read_by_its_hash() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let pieces = long_text();
+    let whole = pieces.concat();
+    let (saved, more) = pieces.split_at(37);
+    let mut offset = 0;
+    for piece in saved {
+        append_text(&mut store, offset, piece).unwrap();
+        offset += piece.len() as u64;
+    }
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let sealed = store
+        .transaction(
+            |tx| {
+                let body = tx
+                    .bindings("agent", thread(1))
+                    .streamed_with(item_id(1), &more);
+                let Some(Body::Stored(body)) = body else {
+                    panic!("{body:?}");
+                };
+                tx.seal_open_text(item_id(1), thread(1), &more, &body)?;
+                Ok::<_, StoreError>(body)
+            },
+            Durability::Lazy,
+        )
+        .unwrap();
+    let (as_offloaded, _) = Body::inline(whole.as_str()).offload().unwrap();
+    assert_eq!(sealed, as_offloaded);
+    assert_eq!(store.open_text(item_id(1)).unwrap(), None);
+    assert!(store.open_items(thread(1), 100).unwrap().is_empty());
+    assert_eq!(store.blob_len(sealed.hash).unwrap(), Some(sealed.bytes));
+    for (offset, len) in [
+        (0, 3),
+        (1_399, 5),
+        (0, 1 << 20),
+        (sealed.bytes - 1, 9),
+        (70_001, 65_536),
+    ] {
+        let from = usize::try_from(offset).unwrap();
+        let expected = &whole.as_bytes()[from..whole.len().min(from + len)];
+        let read = store.blob(sealed.hash, offset, len).unwrap().unwrap();
+        assert!(read == expected, "{len} bytes at {offset}");
+    }
+
+    // The same text once more: its body is there already. And another item's text is not mixed up with it.
+    store
+        .transaction(
+            |tx| {
+                tx.append_open_text(item_id(2), thread(1), 0, &whole)?;
+                tx.append_open_text(item_id(3), thread(1), 0, "other words")?;
+                tx.seal_open_text(item_id(2), thread(1), &[], &sealed)
+            },
+            Durability::Lazy,
+        )
+        .unwrap();
+    let other = store.open_text(item_id(3)).unwrap().unwrap();
+    assert_eq!(other.text, "other words");
+    let read = store.blob(sealed.hash, 0, whole.len()).unwrap().unwrap();
+    assert!(read == whole.as_bytes());
+    let wrong = store.transaction(
+        |tx| tx.seal_open_text(item_id(3), thread(1), &[], &sealed),
+        Durability::Lazy,
+    );
+    assert!(
+        matches!(wrong, Err(StoreError::Corrupt { .. })),
+        "{wrong:?}"
+    );
+}

@@ -329,14 +329,14 @@ fn a_newer_database_is_refused_and_left_alone() {
             error,
             StoreError::NewerDatabase {
                 found: 99,
-                known: 1,
+                known: 2,
                 ..
             }
         ),
         "{error:?}"
     );
     let text = error.to_string();
-    for part in ["99", "up to 1", "update this program", "ledger.db"] {
+    for part in ["99", "up to 2", "update this program", "ledger.db"] {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
     assert!(matches!(

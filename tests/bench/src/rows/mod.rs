@@ -9,6 +9,7 @@ mod devices;
 mod host;
 mod latency;
 mod list;
+mod output;
 mod rebuild;
 mod rivals;
 mod streaming;
@@ -74,6 +75,12 @@ pub(crate) const GROUPS: &[Group] = &[
         When::Full,
         streaming::run,
     ),
+    group(
+        "output",
+        "a tool that writes 64 MiB",
+        When::Quick,
+        output::run,
+    ),
     group("decode", "decode and ingest", When::Quick, decode::run),
     group(
         "latency",
@@ -136,6 +143,7 @@ pub(crate) fn child(name: &str, arguments: &[String]) -> Result<serde_json::Valu
     match name {
         "commands" => append::child(arguments),
         "list" => list::child(arguments),
+        "output" => output::child(arguments),
         "rebuild" => rebuild::child(arguments),
         "tail" => tail::child(arguments),
         other => bail!("there is no part {other}"),
