@@ -1,7 +1,10 @@
 // An agent that claims to be codex and speaks its protocol (docs/agents-probes.md) well enough to be taken for it, and then
 // misbehaves. Tests configure it in host.toml as `protocol = "codex"`.
 //
-//   node fake-codex.mjs SCENARIO [FILE]
+//   node fake-codex.mjs SCENARIO [FILE [CALLS]]
+//
+// CALLS gets a line for each call: its method, and the Unix times, ms, at which it was read and its answer was written; `began`
+// of the first is when the process began.
 //
 // What a turn does is said by its prompt if that holds [[do:NAME]], else by SCENARIO:
 //   ok                answers "fine"
@@ -29,7 +32,7 @@
 import fs from 'node:fs';
 import readline from 'node:readline';
 
-const [scenario = 'ok', file] = process.argv.slice(2);
+const [scenario = 'ok', file, calls] = process.argv.slice(2);
 let counter = 0;
 const fresh = (kind) => `${kind}-${process.pid}-${(counter += 1)}`;
 const raw = (text) => process.stdout.write(text);
@@ -312,6 +315,16 @@ function startTurn(id, params) {
   (TURNS[wanted] || TURNS.ok)(turn, prompt);
 }
 
+/** Takes a frame in, and notes a call with its times. */
+function noted(frame) {
+  const read = now();
+  receive(frame);
+  if (calls && frame.method && frame.id !== undefined) {
+    const line = { method: frame.method, began: performance.timeOrigin, read, answered: now() };
+    fs.appendFileSync(calls, `${JSON.stringify(line)}\n`);
+  }
+}
+
 function receive(frame) {
   const { id, method, params } = frame;
   if (!method) {
@@ -332,6 +345,6 @@ if (scenario === 'dies-first') {
 } else {
   readline
     .createInterface({ input: process.stdin })
-    .on('line', (line) => receive(JSON.parse(line)))
+    .on('line', (line) => noted(JSON.parse(line)))
     .on('close', () => process.exit(0));
 }

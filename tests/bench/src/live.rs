@@ -29,6 +29,9 @@ pub(crate) fn unix_ms() -> f64 {
         .map_or(0.0, |since| since.as_secs_f64() * 1000.0)
 }
 
+/// The file of the agent's calls, in the world's directory.
+const CALLS: &str = "calls.jsonl";
+
 /// A host with one agent, `fake`, and one workspace, `demo`.
 pub(crate) struct World {
     pub(crate) host: Host,
@@ -46,10 +49,11 @@ impl World {
         fs::write(
             &config,
             format!(
-                "[host]\nname = \"bench\"\n\n[workspaces.demo]\npath = {}\n\n[agents.fake]\nprotocol = \"codex\"\ncommand = [\"node\", {}, \"ok\", {}]\n",
+                "[host]\nname = \"bench\"\n\n[workspaces.demo]\npath = {}\n\n[agents.fake]\nprotocol = \"codex\"\ncommand = [\"node\", {}, \"ok\", {}, {}]\n",
                 text(&workspace)?,
                 text(&places::support("fake-codex.mjs"))?,
-                text(&times)?
+                text(&times)?,
+                text(&dir.join(CALLS))?
             ),
         )?;
         Ok(Self {
@@ -73,12 +77,20 @@ impl World {
 
     /// What the agent wrote down, a line each.
     pub(crate) fn times<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
-        let text = fs::read_to_string(&self.times)
-            .with_context(|| format!("reading {}", self.times.display()))?;
-        text.lines()
-            .map(|line| serde_json::from_str(line).context("a line of the agent"))
-            .collect()
+        lines(&self.times)
     }
+
+    /// The calls that the agent was given, a line each.
+    pub(crate) fn calls<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+        lines(&self.dir.join(CALLS))
+    }
+}
+
+fn lines<T: DeserializeOwned>(file: &Path) -> Result<Vec<T>> {
+    let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    text.lines()
+        .map(|line| serde_json::from_str(line).context("a line of the agent"))
+        .collect()
 }
 
 /// What a device was told, and when (Unix time, ms).

@@ -12,6 +12,7 @@ mod list;
 mod output;
 mod rebuild;
 mod rivals;
+mod start;
 mod streaming;
 mod tail;
 mod wire;
@@ -88,6 +89,7 @@ pub(crate) const GROUPS: &[Group] = &[
         When::Full,
         latency::run,
     ),
+    group("start", "start an agent", When::Quick, start::run),
     group(
         "devices",
         "several devices on one thread",
