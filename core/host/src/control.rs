@@ -352,7 +352,7 @@ async fn pair(running: &Running, scopes: Vec<Scope>, write: &mut OwnedWriteHalf)
     };
     let left = offer
         .expires_at_ms
-        .saturating_sub(running.host.clock.now_ms());
+        .saturating_sub(running.host.served.clock.now_ms());
     if say(write, &Answer::Offer(offer)).await.is_err() {
         return;
     }
@@ -391,13 +391,13 @@ async fn begin(
         .map_err(|error| (format!("the system gives no randomness: {error}"), look))?;
     let secret = PairingSecret::from_bytes(secret);
     let host = &running.host;
-    let (expires_at_ms, events) = host
-        .pairing
-        .begin(secret.clone(), scopes, host.clock.now_ms());
+    let (expires_at_ms, events) =
+        host.pairing
+            .begin(secret.clone(), scopes, host.served.clock.now_ms());
     let offer = PairingOffer {
         version: OFFER_VERSION,
-        host_id: host.id,
-        host_name: host.name.clone(),
+        host_id: host.served.id,
+        host_name: host.served.name.clone(),
         addresses: running.addresses(listening),
         spki_sha256: running.fingerprint,
         secret,
@@ -428,12 +428,17 @@ async fn begin(
 }
 
 async fn rows(running: &Running) -> Result<Vec<DeviceRow>, Failure> {
-    let rows = running.host.ledger.read(|reader| reader.devices()).await;
+    let rows = running
+        .host
+        .served
+        .ledger
+        .read(|reader| reader.devices())
+        .await;
     rows.map_err(|error| (error.to_string(), "run `pilothouse doctor`"))
 }
 
 async fn devices(running: &Running) -> Result<Answer, Failure> {
-    let connected = running.host.sessions.connected();
+    let connected = running.host.served.sessions.connected();
     let listed = |row: DeviceRow| ListedDevice {
         connected: connected.contains(&row.device),
         device: row.device,
@@ -463,11 +468,12 @@ async fn revoke(running: &Running, named: &str) -> Result<Answer, Failure> {
         (None, None, _) => return Err((format!("no device is called `{named}`"), list)),
     };
     let host = &running.host;
-    host.ledger
+    host.served
+        .ledger
         .revoke_device(row.device)
         .await
         .map_err(|error| (error.to_string(), "run `pilothouse doctor`"))?;
-    host.sessions.end(row.device, ByeReason::Revoked);
+    host.served.sessions.end(row.device, ByeReason::Revoked);
     Ok(Answer::Revoked {
         device: row.device,
         name: row.name.clone(),

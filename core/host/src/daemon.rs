@@ -5,11 +5,12 @@ use crate::{
     config::{Config, ConfigError},
     control, doctor,
     doctor::Examiner,
-    server::{self, Host, Patience},
+    server::{self, Host},
     state::{StateDir, StateError, StatePath, default_config_file, home, host_id},
 };
 use pilothouse_domain::{HostId, Policy};
 use pilothouse_ledger::{Clock, IDLE_LOOK, Ledger, LedgerConfig, LedgerError, SystemClock};
+use pilothouse_serve::Patience;
 use pilothouse_wire::{
     identity::{IdentityError, SpkiHash},
     message::ByeReason,
@@ -19,7 +20,7 @@ use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle, time::timeout};
@@ -235,7 +236,7 @@ impl Daemon {
             Ok(control) => control,
             Err(source) => {
                 running.listener.close().await;
-                host.ledger.shutdown().await;
+                host.served.ledger.shutdown().await;
                 return Err(DaemonError::Control { path, source });
             }
         };
@@ -254,12 +255,12 @@ impl Daemon {
 
     /// The host's id.
     pub fn host_id(&self) -> HostId {
-        self.running.host.id
+        self.running.host.served.id
     }
 
     /// What the host calls itself.
     pub fn name(&self) -> &str {
-        &self.running.host.name
+        &self.running.host.served.name
     }
 
     /// What devices pin.
@@ -269,7 +270,7 @@ impl Daemon {
 
     /// Waits until the ledger has ended by itself, which only a fault can make it do: the daemon is of no use then.
     pub async fn failed(&self) {
-        self.running.host.ledger.closed().await;
+        self.running.host.served.ledger.closed().await;
     }
 
     /// Tells devices, stops agents, closes the ledger.
@@ -277,12 +278,16 @@ impl Daemon {
         self.control.abort();
         control::remove(&self.running);
         self.running.listener.close().await;
-        self.running.host.sessions.end_all(&ByeReason::Shutdown);
+        self.running
+            .host
+            .served
+            .sessions
+            .end_all(&ByeReason::Shutdown);
         let mut serving = self.serving;
         if timeout(FAREWELLS, &mut serving).await.is_err() {
             serving.abort();
         }
-        if timeout(CLOSING, self.running.host.ledger.shutdown())
+        if timeout(CLOSING, self.running.host.served.ledger.shutdown())
             .await
             .is_err()
         {
@@ -388,11 +393,7 @@ impl Running {
         }
         let address = self.listener.open_to_all(address.port()).await?;
         self.state.change_notes(|notes| notes.paired_once = true)?;
-        *self
-            .host
-            .listening
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = (address, false);
+        self.host.listens_at((address, false));
         Ok(address)
     }
 

@@ -1,36 +1,25 @@
 //! The wire's side of the daemon: one task per connection of a device, over one ledger.
 //!
-//! A connection proves a key (in `wire`). A key that is not paired may send one `pair`; a paired one says `hello`, is
-//! told `welcome`, and is then served: subscriptions and the feed each in a task of their own, commands one after the
-//! other in one more, all writing into one bounded queue. Nothing here decides what a command does: the ledger does.
-//! Nothing here delays an answer, a request or a terminal by a timer.
+//! A connection proves a key (in `wire`). A key that is not paired may send one `pair`; a paired one says `hello` and is then
+//! served (in `serve`).
 
-mod fit;
-mod follow;
-mod outgoing;
 mod pairing;
-mod query;
-mod rate;
-mod session;
-mod sessions;
-mod uploads;
 
-pub(crate) use outgoing::Patience;
 pub(crate) use pairing::{PairingDesk, PairingEvent};
-pub(crate) use sessions::Sessions;
 
 use crate::doctor::{DaemonFacts, DeviceFacts, Examiner};
-use pilothouse_domain::{ContentHash, DeviceId, HostId};
+use pilothouse_domain::{ContentHash, HostId};
 use pilothouse_ledger::{Clock, Ledger};
+use pilothouse_serve::{Facts, Patience, Served, Sessions};
 use pilothouse_wire::{
-    message::{ByeReason, DoctorReport},
+    duplex::BoxFuture,
+    message::{AgentInfo, ByeReason, DoctorReport, WorkspaceInfo},
     opening::{Opening, OpeningError, read_opening, say_bye},
     websocket::Established,
 };
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::{
@@ -47,22 +36,21 @@ const REPORT_KEPT: Duration = Duration::from_secs(5);
 
 /// What all connections share.
 pub(crate) struct Host {
-    pub(crate) id: HostId,
-    pub(crate) name: String,
-    pub(crate) ledger: Ledger,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) served: Arc<Served>,
     pub(crate) pairing: PairingDesk,
-    pub(crate) examiner: Examiner,
-    pub(crate) patience: Patience,
     pub(crate) strangers: Semaphore,
-    pub(crate) rates: Mutex<BTreeMap<DeviceId, rate::Rate>>,
-    pub(crate) uploads: uploads::Uploads,
-    pub(crate) started: Instant,
+    known: Arc<Known>,
+}
+
+/// What the doctor examines, and what it needs of the daemon.
+struct Known {
+    ledger: Ledger,
+    sessions: Arc<Sessions>,
+    examiner: Examiner,
     /// The last report for a device, and when it was made.
     examined: tokio::sync::Mutex<Option<(Instant, DoctorReport)>>,
     /// Where devices connect, and whether that opens to other machines at the first pairing.
-    pub(crate) listening: Mutex<(SocketAddr, bool)>,
+    listening: Mutex<(SocketAddr, bool)>,
 }
 
 impl Host {
@@ -75,34 +63,49 @@ impl Host {
         patience: Patience,
         listening: (SocketAddr, bool),
     ) -> Self {
-        Self {
-            id,
-            name,
-            ledger,
-            clock,
-            sessions: Arc::default(),
-            pairing: PairingDesk::default(),
+        let sessions = Arc::<Sessions>::default();
+        let known = Arc::new(Known {
+            ledger: ledger.clone(),
+            sessions: Arc::clone(&sessions),
             examiner,
-            patience,
-            strangers: Semaphore::new(STRANGERS),
-            rates: Mutex::default(),
-            uploads: uploads::Uploads::default(),
-            started: Instant::now(),
             examined: tokio::sync::Mutex::default(),
             listening: Mutex::new(listening),
+        });
+        let named = (name, crate::SOFTWARE.to_owned());
+        let facts = Arc::clone(&known) as Arc<dyn Facts>;
+        let served = Arc::new(Served::new(
+            id, named, ledger, clock, sessions, patience, facts,
+        ));
+        Self {
+            served,
+            pairing: PairingDesk::default(),
+            strangers: Semaphore::new(STRANGERS),
+            known,
         }
     }
 
     /// Where devices connect, and whether that opens to other machines at the first pairing.
     pub(crate) fn listening(&self) -> (SocketAddr, bool) {
-        *self
-            .listening
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.known.listening)
+    }
+
+    /// Devices connect elsewhere from now on.
+    pub(crate) fn listens_at(&self, listening: (SocketAddr, bool)) {
+        *lock(&self.known.listening) = listening;
     }
 
     /// Every check of the doctor, with what the daemon knows of itself; `deep` as the doctor has it.
     pub(crate) async fn examine(&self, deep: bool) -> DoctorReport {
+        self.known.examine(deep).await
+    }
+}
+
+fn lock(listening: &Mutex<(SocketAddr, bool)>) -> MutexGuard<'_, (SocketAddr, bool)> {
+    listening.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Known {
+    async fn examine(&self, deep: bool) -> DoctorReport {
         let rows = self.ledger.read(|reader| reader.devices()).await;
         let connected = self.sessions.connected();
         let devices = rows.unwrap_or_default().into_iter();
@@ -111,7 +114,7 @@ impl Host {
             left: self.sessions.left(row.device),
             name: row.name,
         });
-        let (listening, opens_when_paired) = self.listening();
+        let (listening, opens_when_paired) = *lock(&self.listening);
         let facts = DaemonFacts {
             listening,
             opens_when_paired,
@@ -120,7 +123,7 @@ impl Host {
         self.examiner.examine(Some(&facts), deep).await
     }
 
-    /// The same for a device, which may ask as often as it likes: one examination at a time, and its report is kept.
+    /// For a device, which may ask as often as it likes: one examination at a time, and its report is kept.
     async fn examined(&self) -> DoctorReport {
         let mut kept = self.examined.lock().await;
         if let Some((at, report)) = &*kept
@@ -132,16 +135,19 @@ impl Host {
         *kept = Some((Instant::now(), report.clone()));
         report
     }
+}
 
-    /// How long a device's next command has to wait; `None` if it may go on, which it then has.
-    fn wait_before_command(&self, device: DeviceId) -> Option<Duration> {
-        let now = self.started.elapsed();
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        rates
-            .entry(device)
-            .or_insert_with(|| rate::Rate::new(now))
-            .take(now)
-            .err()
+impl Facts for Known {
+    fn agents(&self) -> BoxFuture<'_, Vec<AgentInfo>> {
+        Box::pin(self.examiner.agents())
+    }
+
+    fn workspaces(&self) -> Vec<WorkspaceInfo> {
+        self.examiner.workspaces()
+    }
+
+    fn doctor(&self) -> BoxFuture<'_, DoctorReport> {
+        Box::pin(self.examined())
     }
 }
 
@@ -168,7 +174,7 @@ async fn connection(host: Arc<Host>, established: Established) {
         established.binding.clone(),
         established.address.clone(),
     );
-    let row = match host.ledger.device_by_spki(key).await {
+    let row = match host.served.ledger.device_by_spki(key).await {
         Ok(row) => row,
         Err(error) => {
             tracing::error!(%error, "the list of devices cannot be read");
@@ -193,7 +199,8 @@ async fn connection(host: Arc<Host>, established: Established) {
             pairing::answer(&host, pair, &binding, &peer, key, known, &mut outgoing).await;
         }
         (Ok(Opening::Hello(hello)), Some(device)) => {
-            session::run(host.clone(), device, hello, address, outgoing, incoming).await;
+            let served = Arc::clone(&host.served);
+            pilothouse_serve::run(served, device, hello, address, outgoing, incoming).await;
         }
         (Ok(Opening::Hello(_)), None) => say_bye(&mut outgoing, ByeReason::Unauthorised).await,
         (Err(OpeningError::NotPaired(_)), _) if revoked => {

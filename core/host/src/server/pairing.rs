@@ -87,7 +87,7 @@ pub(super) async fn answer(
 ) {
     let scopes = match host
         .pairing
-        .redeem(&pair, binding, peer, host.clock.now_ms())
+        .redeem(&pair, binding, peer, host.served.clock.now_ms())
     {
         Ok(scopes) => scopes,
         Err(refusal) => {
@@ -116,7 +116,7 @@ pub(super) async fn answer(
         spki_sha256: key,
         scopes: scopes.clone(),
     };
-    if let Err(error) = host.ledger.pair_device(new).await {
+    if let Err(error) = host.served.ledger.pair_device(new).await {
         tracing::error!(%error, "a device could not be enrolled");
         return failed(outgoing, error.to_string()).await;
     }
@@ -130,8 +130,8 @@ pub(super) async fn answer(
     let _ = host.pairing.events.send(event);
     let paired = Paired {
         device_id: device,
-        host_id: host.id,
-        host_name: host.name.clone(),
+        host_id: host.served.id,
+        host_name: host.served.name.clone(),
         scopes,
     };
     answer_pair(outgoing, Ok(paired)).await;

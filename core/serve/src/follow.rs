@@ -2,8 +2,8 @@
 //!
 //! While the queue is full nothing is taken from the ledger, whose own side then drops live text and keeps entries.
 
-use super::{
-    Host, fit,
+use crate::{
+    Served, fit,
     outgoing::{OutQueue, QueueError},
 };
 use pilothouse_domain::{
@@ -84,8 +84,8 @@ async fn tell(queue: &OutQueue, sub: SubId, result: Result<(), Stop>) {
 }
 
 /// Follows a thread until the connection ends or the device unsubscribes.
-pub(super) async fn thread(
-    host: Arc<Host>,
+pub(crate) async fn thread(
+    host: Arc<Served>,
     queue: OutQueue,
     sub: SubId,
     thread: ThreadId,
@@ -105,7 +105,7 @@ pub(super) async fn thread(
 }
 
 async fn follow_thread(
-    host: &Host,
+    host: &Served,
     queue: &OutQueue,
     sub: SubId,
     thread: ThreadId,
@@ -139,13 +139,18 @@ async fn follow_thread(
 }
 
 /// Follows the summaries until the connection ends or the device unsubscribes.
-pub(super) async fn feed(host: Arc<Host>, queue: OutQueue, sub: SubId, cursor: Option<FeedCursor>) {
+pub(crate) async fn feed(
+    host: Arc<Served>,
+    queue: OutQueue,
+    sub: SubId,
+    cursor: Option<FeedCursor>,
+) {
     let result = follow_feed(&host, &queue, sub, cursor).await;
     tell(&queue, sub, result).await;
 }
 
 async fn follow_feed(
-    host: &Host,
+    host: &Served,
     queue: &OutQueue,
     sub: SubId,
     cursor: Option<FeedCursor>,

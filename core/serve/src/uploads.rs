@@ -12,15 +12,15 @@ const UPLOADS: usize = 4;
 
 /// What a part of a file says of itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
-    pub(super) hash: BlobHash,
-    pub(super) offset: u64,
-    pub(super) total: u64,
+pub(crate) struct Part {
+    pub(crate) hash: BlobHash,
+    pub(crate) offset: u64,
+    pub(crate) total: u64,
 }
 
 /// How far a file is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// There is more to come.
     Partly { have: u64 },
     /// It is whole and fits its address.
@@ -40,7 +40,7 @@ pub(crate) struct Uploads(Mutex<VecDeque<Upload>>);
 
 impl Uploads {
     /// Takes a part. One that does not follow what is there changes nothing.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         device: DeviceId,
         part: Part,
@@ -86,7 +86,7 @@ impl Uploads {
     }
 
     /// Forgets what came of a file.
-    pub(super) fn forget(&self, device: DeviceId, hash: BlobHash) {
+    pub(crate) fn forget(&self, device: DeviceId, hash: BlobHash) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|upload| upload.device != device || upload.hash != hash);
     }

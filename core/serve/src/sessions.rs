@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 /// All open connections of paired devices: at most one per device.
 #[derive(Default)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     inner: Mutex<Inner>,
 }
 
@@ -31,7 +31,7 @@ struct Open {
 }
 
 /// An open connection's place in the list, left when dropped.
-pub(crate) struct Place {
+pub struct Place {
     sessions: Arc<Sessions>,
     device: DeviceId,
     number: u64,
@@ -39,10 +39,7 @@ pub(crate) struct Place {
 
 impl Sessions {
     /// Enters a connection; an older one of the same device is ended. The receiver fires when this one is to end.
-    pub(crate) fn enter(
-        self: &Arc<Self>,
-        device: DeviceId,
-    ) -> (Place, oneshot::Receiver<ByeReason>) {
+    pub fn enter(self: &Arc<Self>, device: DeviceId) -> (Place, oneshot::Receiver<ByeReason>) {
         let (end, ended) = oneshot::channel();
         let mut inner = self.lock();
         inner.next += 1;
@@ -63,14 +60,14 @@ impl Sessions {
     }
 
     /// Ends a device's connection, if it has one.
-    pub(crate) fn end(&self, device: DeviceId, reason: ByeReason) {
+    pub fn end(&self, device: DeviceId, reason: ByeReason) {
         if let Some(open) = self.lock().open.remove(&device) {
             let _ = open.end.send(reason);
         }
     }
 
     /// Ends all connections and lets no new one in.
-    pub(crate) fn end_all(&self, reason: &ByeReason) {
+    pub fn end_all(&self, reason: &ByeReason) {
         let mut inner = self.lock();
         inner.closing = true;
         for (_, open) in std::mem::take(&mut inner.open) {
@@ -79,12 +76,12 @@ impl Sessions {
     }
 
     /// The devices that are connected.
-    pub(crate) fn connected(&self) -> Vec<DeviceId> {
+    pub fn connected(&self) -> Vec<DeviceId> {
         self.lock().open.keys().copied().collect()
     }
 
     /// How long ago a device left, if it was here since the host was started.
-    pub(crate) fn left(&self, device: DeviceId) -> Option<Duration> {
+    pub fn left(&self, device: DeviceId) -> Option<Duration> {
         self.lock().left.get(&device).map(Instant::elapsed)
     }
 

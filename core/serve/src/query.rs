@@ -1,7 +1,7 @@
 //! What is asked once: older pages, parts of bodies, what the host has.
 
-use super::{
-    Host,
+use crate::{
+    Served,
     uploads::{Part, Progress},
 };
 use pilothouse_domain::DeviceId;
@@ -15,7 +15,7 @@ use pilothouse_wire::message::{
 const PAGE_BYTES: usize = 256 * 1024;
 
 /// The answer to a query.
-pub(super) async fn answer(host: &Host, device: DeviceId, id: u32, query: Query) -> HostMessage {
+pub(crate) async fn answer(host: &Served, device: DeviceId, id: u32, query: Query) -> HostMessage {
     let answer = match result(host, device, query).await {
         Ok(result) => QueryAnswer::Result(result),
         Err((code, message, next_step)) => QueryAnswer::Error(error(id, code, message, next_step)),
@@ -23,7 +23,7 @@ pub(super) async fn answer(host: &Host, device: DeviceId, id: u32, query: Query)
     HostMessage::Result { id, answer }
 }
 
-pub(super) fn error(
+pub(crate) fn error(
     id: u32,
     code: ErrorCode,
     message: impl Into<String>,
@@ -40,7 +40,7 @@ pub(super) fn error(
 
 /// Takes a part of a file; the last one has it kept.
 async fn put(
-    host: &Host,
+    host: &Served,
     device: DeviceId,
     part: Part,
     data: Vec<u8>,
@@ -97,7 +97,7 @@ fn unreadable(error: &LedgerError) -> Failure {
     )
 }
 
-async fn result(host: &Host, device: DeviceId, query: Query) -> Result<QueryResult, Failure> {
+async fn result(host: &Served, device: DeviceId, query: Query) -> Result<QueryResult, Failure> {
     match query {
         Query::OlderItems {
             thread,
@@ -150,11 +150,11 @@ async fn result(host: &Host, device: DeviceId, query: Query) -> Result<QueryResu
             put(host, device, part, data.0).await
         }
         Query::Agents => Ok(QueryResult::Agents {
-            agents: host.examiner.agents().await,
+            agents: host.facts.agents().await,
         }),
         Query::Workspaces => Ok(QueryResult::Workspaces {
-            workspaces: host.examiner.workspaces(),
+            workspaces: host.facts.workspaces(),
         }),
-        Query::Doctor => Ok(QueryResult::Doctor(host.examined().await)),
+        Query::Doctor => Ok(QueryResult::Doctor(host.facts.doctor().await)),
     }
 }

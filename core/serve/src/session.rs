@@ -1,7 +1,7 @@
 //! One paired device, from `hello` to `bye`.
 
-use super::{
-    Host, follow,
+use crate::{
+    Served, follow,
     outgoing::{OutQueue, WriteEnd, Writing},
     query,
 };
@@ -45,8 +45,8 @@ enum InOrder {
 }
 
 /// Serves a device that said `hello`.
-pub(super) async fn run(
-    host: Arc<Host>,
+pub async fn run(
+    host: Arc<Served>,
     device: DeviceRow,
     hello: Hello,
     address: String,
@@ -112,7 +112,7 @@ async fn farewell(writing: Writing, reason: Option<ByeReason>) {
 }
 
 fn welcome(
-    host: &Host,
+    host: &Served,
     device: &DeviceRow,
     protocol: u16,
     encoding: Option<Encoding>,
@@ -121,7 +121,7 @@ fn welcome(
         protocol,
         host_id: host.id,
         host_name: host.name.clone(),
-        software: crate::SOFTWARE.to_owned(),
+        software: host.software.clone(),
         epoch: host.ledger.epoch(),
         limits: Limits::default(),
         commands: CommandBody::NAMES
@@ -140,7 +140,7 @@ fn welcome(
 }
 
 struct Session {
-    host: Arc<Host>,
+    host: Arc<Served>,
     device: DeviceRow,
     queue: OutQueue,
     in_order: mpsc::Sender<InOrder>,
@@ -152,7 +152,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(host: Arc<Host>, device: DeviceRow, queue: OutQueue) -> Self {
+    fn new(host: Arc<Served>, device: DeviceRow, queue: OutQueue) -> Self {
         let (in_order, lane) = mpsc::channel(LANE);
         let mut tasks = JoinSet::new();
         let principal = Principal {
@@ -327,7 +327,7 @@ impl Session {
         self.tasks.spawn(async move {
             let answer = query::answer(&host, device, id, query).await;
             let too_large = match queue.send(&answer).await {
-                Err(super::outgoing::QueueError::Encode(error)) => error.to_string(),
+                Err(crate::outgoing::QueueError::Encode(error)) => error.to_string(),
                 _ => return drop(permit),
             };
             let error = query::error(id, ErrorCode::TooMuch, too_large, "ask for fewer bytes");
@@ -380,7 +380,7 @@ impl Session {
 
 /// Commands go to the ledger one after the other, as the device made them; outcomes are asked behind those before.
 async fn work_in_order(
-    host: Arc<Host>,
+    host: Arc<Served>,
     principal: Principal,
     queue: OutQueue,
     mut lane: mpsc::Receiver<InOrder>,

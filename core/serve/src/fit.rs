@@ -8,7 +8,7 @@ const OPEN_TEXT: usize = 64 * 1024;
 const REQUESTS: usize = 900 * 1024;
 
 /// Cuts the texts of open items to their tails.
-pub(super) fn shorten(items: &mut [OpenItem]) {
+pub(crate) fn shorten(items: &mut [OpenItem]) {
     for item in items {
         let Some(excess) = item
             .text
@@ -28,7 +28,7 @@ pub(super) fn shorten(items: &mut [OpenItem]) {
 
 /// Leaves the largest requests out of threads whose requests do not fit into one frame: they are seen in their thread,
 /// and one of them must not keep the whole list from every device.
-pub(super) fn leave_out_what_cannot_fit(update: &mut FeedUpdate) {
+pub(crate) fn leave_out_what_cannot_fit(update: &mut FeedUpdate) {
     for thread in &mut update.threads {
         let bytes = |request: &_| serde_json::to_vec(request).map_or(usize::MAX, |json| json.len());
         let mut sizes: Vec<usize> = thread.requests.iter().map(bytes).collect();

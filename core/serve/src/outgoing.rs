@@ -28,9 +28,9 @@ const FAREWELL: Duration = Duration::from_millis(800);
 
 /// How long a slow device is waited for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// Time for one frame to be taken.
-    pub(crate) stall: Duration,
+    pub stall: Duration,
 }
 
 /// Why a message was not queued.
