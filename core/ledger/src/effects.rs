@@ -110,6 +110,7 @@ impl Lane {
         while let Some(step) = inbox.recv().await {
             match step {
                 Step::Do(effect) => {
+                    self.runtimes.settled(self.thread).await;
                     if self.complete(effect).await.is_none() {
                         return;
                     }
@@ -124,6 +125,7 @@ impl Lane {
     /// Does an interrupt after the effects before it, or before they are done if that takes too long. Only an agent that
     /// is still being started is waited for: there is nothing yet that could be stopped.
     async fn overtake(self, effect: Effect, mut before: oneshot::Receiver<()>) -> Option<()> {
+        self.runtimes.settled(self.thread).await;
         let passed = tokio::time::timeout(OVERTAKE_AFTER, &mut before)
             .await
             .is_ok();

@@ -6,7 +6,13 @@ use crate::{
 };
 use pilothouse_domain::{ProviderEvent, ProviderEventKind, request::LostReason};
 use pilothouse_providers::contract::RuntimeEvents;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::Instant,
@@ -82,6 +88,8 @@ pub(crate) struct Forward {
     pub(crate) jobs: mpsc::WeakSender<Job>,
     /// Told the agent's version when it is ready.
     pub(crate) ready: Option<oneshot::Sender<String>>,
+    /// Set when the ledger closes.
+    pub(crate) closing: Arc<AtomicBool>,
 }
 
 impl Forward {
@@ -95,6 +103,14 @@ impl Forward {
             }
             spoke = is_text(&batch).then(Instant::now);
             join_text(&mut batch.events);
+            if self.facts.elsewhere
+                && let Some(detail) = self.disconnected(&mut batch.events)
+            {
+                if !batch.events.is_empty() && self.send(batch, None).await.is_none() {
+                    return;
+                }
+                return self.reconnect(detail).await;
+            }
             for event in &batch.events {
                 ended |= matches!(event.kind, ProviderEventKind::SessionEnded { .. });
                 if let ProviderEventKind::SessionReady { version, .. } = &event.kind
@@ -120,6 +136,30 @@ impl Forward {
             };
             self.send(batch, None).await;
         }
+    }
+
+    /// What ended is a connection, not the agent: unless it was meant, it is made again. A ledger that closes leaves what goes
+    /// on there as it is.
+    fn disconnected(&self, events: &mut Vec<ProviderEvent>) -> Option<Option<String>> {
+        let end = events.iter().find_map(|event| match &event.kind {
+            ProviderEventKind::SessionEnded { reason, detail } => Some((*reason, detail.clone())),
+            _ => None,
+        });
+        let (reason, detail) = end?;
+        let closing = self.closing.load(Ordering::Acquire);
+        if reason == LostReason::Stopped && !closing {
+            return None;
+        }
+        events.retain(|event| !matches!(event.kind, ProviderEventKind::SessionEnded { .. }));
+        Some((!closing).then_some(detail))
+    }
+
+    async fn reconnect(self, detail: Option<String>) {
+        let (Some(detail), Some(jobs)) = (detail, self.jobs.upgrade()) else {
+            return;
+        };
+        let facts = self.facts;
+        let _ = jobs.send(Job::Disconnected { facts, detail }).await;
     }
 
     async fn send(
@@ -179,6 +219,7 @@ mod tests {
                 agent: "agent".into(),
                 family: "test",
                 incarnation: Incarnation::default(),
+                elsewhere: false,
             };
             let jobs_of = keep.downgrade();
             tokio::spawn(
@@ -186,6 +227,7 @@ mod tests {
                     facts,
                     jobs: jobs_of,
                     ready: None,
+                    closing: Arc::default(),
                 }
                 .run(inbox),
             );

@@ -17,6 +17,7 @@ mod bindings;
 mod boot;
 mod config;
 mod effects;
+mod elsewhere;
 mod escalation;
 mod files;
 mod forward;
@@ -45,6 +46,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot};
 use writer::{Job, Writer};
 
+/// Agents that cannot be reached, with why.
+pub type Unreached = std::collections::BTreeMap<pilothouse_domain::AgentName, String>;
+
 /// How many jobs may wait for the writer before senders wait.
 const JOBS: usize = 1024;
 
@@ -60,6 +64,7 @@ struct Shared {
     policy: Policy,
     dir: std::path::PathBuf,
     feed: tokio::sync::watch::Receiver<u64>,
+    unreached: tokio::sync::watch::Receiver<Unreached>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -78,6 +83,7 @@ impl Ledger {
         let dir = config.dir.clone();
         let writer = Writer::open(config, jobs.clone(), runtime)?;
         let (epoch, feed) = (writer.epoch(), writer.feed());
+        let unreached = writer.unreached();
         let thread = std::thread::Builder::new()
             .name("ledger-writer".into())
             .spawn(move || writer.run(inbox))
@@ -87,6 +93,7 @@ impl Ledger {
             policy,
             dir,
             feed,
+            unreached,
             writer: Mutex::new(Some(thread)),
         };
         Ok(Self {
@@ -103,6 +110,11 @@ impl Ledger {
     /// What the host allows and offers.
     pub fn policy(&self) -> &Policy {
         &self.shared.policy
+    }
+
+    /// Agents that run elsewhere and cannot be reached at the moment, with why; they are tried again for ever.
+    pub fn unreached(&self) -> tokio::sync::watch::Receiver<Unreached> {
+        self.shared.unreached.clone()
     }
 
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, LedgerError> {

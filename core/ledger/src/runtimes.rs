@@ -1,6 +1,12 @@
 //! Agents' processes: started when first needed, one per agent, workspace or thread as its family says.
 
-use crate::{config::AgentSpec, forward::Forward, writer::Job};
+use crate::{
+    Unreached,
+    config::AgentSpec,
+    elsewhere::{self, Note},
+    forward::Forward,
+    writer::Job,
+};
 use futures_util::future::join_all;
 use pilothouse_domain::{
     AgentName, Incarnation, NativeId, ProviderEvent, ProviderEventKind, ThreadId, WorkspaceId,
@@ -12,10 +18,13 @@ use pilothouse_providers::contract::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Batches of events, each of what one read gave, that may wait before the agent is no longer read: with [`Forward`]'s own
 /// about a MiB, whatever the agent writes.
@@ -35,6 +44,8 @@ pub(crate) struct SessionFacts {
     pub(crate) agent: AgentName,
     pub(crate) family: &'static str,
     pub(crate) incarnation: Incarnation,
+    /// What ends is a connection, not the agent.
+    pub(crate) elsewhere: bool,
 }
 
 /// A running agent process.
@@ -72,9 +83,13 @@ pub(crate) struct Runtimes {
     idle_look: Duration,
     jobs: mpsc::WeakSender<Job>,
     table: Arc<tokio::sync::Mutex<Table>>,
+    /// Threads whose process outlived the host and is being taken up: nothing is said to it before.
+    taking_up: watch::Sender<BTreeSet<ThreadId>>,
     /// One lock per process: held while it is started, so that a second thread of the same agent waits for it and those
     /// of other agents do not.
     gates: Mutex<BTreeMap<RuntimeKey, Arc<tokio::sync::Mutex<()>>>>,
+    unreached: watch::Sender<Unreached>,
+    closing: Arc<AtomicBool>,
 }
 
 /// Which processes there are. Its lock is never held while something is waited for.
@@ -101,14 +116,57 @@ impl Runtimes {
             idle_look,
             jobs,
             table: Arc::default(),
+            taking_up: watch::Sender::default(),
             gates: Mutex::default(),
+            unreached: watch::Sender::default(),
+            closing: Arc::default(),
         }
+    }
+
+    /// Agents that cannot be reached, with why.
+    pub(crate) fn unreached(&self) -> watch::Receiver<Unreached> {
+        self.unreached.subscribe()
+    }
+
+    /// Says whether an agent is reached.
+    pub(crate) fn note_reached(&self, agent: &AgentName, problem: Option<String>) {
+        self.unreached.send_if_modified(|known| match problem {
+            Some(problem) => known.insert(agent.clone(), problem.clone()) != Some(problem),
+            None => known.remove(agent).is_some(),
+        });
+    }
+
+    /// Whether the ledger closes.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire) || self.jobs.strong_count() == 0
     }
 
     pub(crate) fn gate(&self, key: &RuntimeKey) -> Arc<tokio::sync::Mutex<()>> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.retain(|_, gate| Arc::strong_count(gate) > 1);
         Arc::clone(gates.entry(key.clone()).or_default())
+    }
+
+    /// Notes that the process of threads is being taken up.
+    pub(crate) fn taking_up(&self, threads: impl Iterator<Item = ThreadId>) {
+        self.taking_up.send_modify(|all| all.extend(threads));
+    }
+
+    /// Notes that a thread's process was taken up, or is lost.
+    pub(crate) fn taken_up(&self, thread: ThreadId) {
+        self.taking_up.send_modify(|all| {
+            all.remove(&thread);
+        });
+    }
+
+    /// Waits until a thread's process is not being taken up (any more).
+    pub(crate) async fn settled(&self, thread: ThreadId) {
+        // The sender is here, so this cannot fail.
+        let _ = self
+            .taking_up
+            .subscribe()
+            .wait_for(|all| !all.contains(&thread))
+            .await;
     }
 
     pub(crate) fn jobs(&self) -> Option<mpsc::Sender<Job>> {
@@ -154,6 +212,10 @@ impl Runtimes {
             agent: agent.clone(),
             family: self.family(agent),
             incarnation: random_incarnation(agent)?,
+            elsewhere: self
+                .agents
+                .get(agent)
+                .is_some_and(|spec| spec.adapter.runs_elsewhere()),
         };
         self.begin(key, &facts, opens, None).await
     }
@@ -198,6 +260,7 @@ impl Runtimes {
             facts: facts.clone(),
             jobs: self.jobs.clone(),
             ready: Some(ready),
+            closing: Arc::clone(&self.closing),
         };
         tokio::spawn(forward.run(inbox));
         let launch = Launch {
@@ -223,6 +286,9 @@ impl Runtimes {
                 return Err(error);
             }
         };
+        if facts.elsewhere {
+            self.note(facts).await;
+        }
         let version = version.await.unwrap_or_default();
         let found = Arc::new(Running {
             facts: facts.clone(),
@@ -257,6 +323,34 @@ impl Runtimes {
         Ok(found)
     }
 
+    /// Keeps that there is a connection with an agent that runs elsewhere.
+    async fn note(&self, facts: &SessionFacts) {
+        let note = Note {
+            agent: facts.agent.clone(),
+            family: facts.family.to_owned(),
+            incarnation: facts.incarnation,
+        };
+        let path = self.note_of(facts.incarnation);
+        let written = tokio::task::spawn_blocking(move || note.write(&path)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(%error, agent = %facts.agent, "after a restart this agent will not be connected again by itself");
+        }
+    }
+
+    pub(crate) fn note_of(&self, incarnation: Incarnation) -> PathBuf {
+        self.pid_dir
+            .join(format!("{incarnation}.{}", elsewhere::EXTENSION))
+    }
+
+    /// Lets go of a connection that ended, to make it again.
+    pub(crate) async fn disconnected(&self, incarnation: Incarnation) {
+        let mut table = self.table.lock().await;
+        table.starting.remove(&incarnation);
+        table
+            .running
+            .retain(|_, running| running.facts.incarnation != incarnation);
+    }
+
     /// The process of an incarnation, if it still runs.
     pub(crate) async fn find(&self, incarnation: Incarnation) -> Option<Arc<Running>> {
         self.table
@@ -277,10 +371,13 @@ impl Runtimes {
             .retain(|_, running| running.facts.incarnation != incarnation);
         drop(table);
         let _ = tokio::fs::remove_file(self.pid_dir.join(format!("{incarnation}.pid"))).await;
+        let _ = tokio::fs::remove_file(self.note_of(incarnation)).await;
     }
 
     /// Stops all processes.
     pub(crate) async fn stop_all(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.taking_up.send_modify(BTreeSet::clear);
         let running: Vec<_> = {
             let mut table = self.table.lock().await;
             table.closed = true;

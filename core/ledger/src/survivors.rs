@@ -4,8 +4,9 @@
 
 use crate::{
     config::AgentSpec,
+    elsewhere::Note,
     plan::Conversation,
-    runtimes::{Running, Runtimes, SessionFacts, session_event},
+    runtimes::{Running, RuntimeKey, Runtimes, SessionFacts, session_event},
     work::Past,
     writer::Job,
 };
@@ -14,17 +15,21 @@ use pilothouse_domain::{
     request::LostReason, thread::Selection,
 };
 use pilothouse_providers::{
-    contract::{OpenThread, RuntimeEvents},
+    contract::{OpenError, OpenThread, RuntimeEvents, StartError},
     process::{detached, kill_recorded},
 };
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// Turns that are read back.
 const TURNS: u32 = 8;
+/// Pauses between tries to reach an agent that runs elsewhere.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// A process that an earlier host left running.
 pub(crate) struct Survivor {
@@ -69,6 +74,13 @@ pub(crate) fn find(pid_dir: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> V
     let mut found = Vec::new();
     for file in std::fs::read_dir(pid_dir).into_iter().flatten().flatten() {
         let path = file.path();
+        if Note::is_named_by(&path) {
+            match noted(&path, agents) {
+                Some(survivor) => found.push(survivor),
+                None => end(&path),
+            }
+            continue;
+        }
         if path
             .extension()
             .is_none_or(|extension| extension != detached::EXTENSION)
@@ -88,6 +100,7 @@ pub(crate) fn find(pid_dir: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> V
                         agent: record.agent,
                         family: spec.adapter.family(),
                         incarnation: record.incarnation,
+                        elsewhere: false,
                     },
                     record: path.clone(),
                     threads: Vec::new(),
@@ -101,8 +114,29 @@ pub(crate) fn find(pid_dir: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> V
     found
 }
 
+/// An agent that an earlier life was connected with, if it is still configured.
+fn noted(path: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> Option<Survivor> {
+    let note = Note::read(path)?;
+    let adapter = &agents.get(&note.agent)?.adapter;
+    let fits = adapter.runs_elsewhere() && adapter.family() == note.family;
+    fits.then(|| Survivor {
+        facts: SessionFacts {
+            agent: note.agent,
+            family: adapter.family(),
+            incarnation: note.incarnation,
+            elsewhere: true,
+        },
+        record: path.to_owned(),
+        threads: Vec::new(),
+    })
+}
+
 /// Ends a process that is of no use any more.
 pub(crate) fn end(record: &Path) {
+    if Note::is_named_by(record) {
+        let _ = std::fs::remove_file(record);
+        return;
+    }
     match kill_recorded(record) {
         Ok(outcome) => {
             tracing::info!(file = %record.display(), ?outcome, "an agent that an earlier host left running");
@@ -117,33 +151,44 @@ pub(crate) fn end(record: &Path) {
 impl Runtimes {
     /// Takes a process up again, beside everything else. Who needs it meanwhile waits for it.
     pub(crate) fn take_up(self: &Arc<Self>, survivor: Survivor, runtime: &tokio::runtime::Handle) {
-        let Some(first) = survivor.threads.first() else {
+        let first = survivor.threads.first();
+        let found = first.and_then(|first| {
+            let key = self.key(&survivor.facts.agent, &first.workspace, first.thread)?;
+            Some((key, first.opens()))
+        });
+        let Some((key, opens)) = found else {
+            for served in &survivor.threads {
+                self.taken_up(served.thread);
+            }
             return end(&survivor.record);
         };
-        let key = self.key(&survivor.facts.agent, &first.workspace, first.thread);
-        let Some(key) = key else {
-            return end(&survivor.record);
-        };
-        let opens = first.opens();
         let gate = self.gate(&key);
         let held = Arc::clone(&gate).try_lock_owned();
         let runtimes = Arc::clone(self);
+        let threads: Vec<_> = survivor
+            .threads
+            .iter()
+            .map(|served| served.thread)
+            .collect();
+        self.taking_up(threads.iter().copied());
         runtime.spawn(async move {
             let held = match held {
                 Ok(held) => held,
                 Err(_) => gate.lock_owned().await,
             };
-            let attached = runtimes
-                .attach(key, &survivor.facts, &survivor.record, opens)
-                .await;
+            let attached = runtimes.attach_patiently(key, &survivor, opens).await;
             drop(held);
             match attached {
                 Ok(running) => {
                     tracing::info!(agent = %survivor.facts.agent, "took up an agent that had outlived the host");
                     for served in survivor.threads {
-                        runtimes.go_on(&running, served).await;
+                        let thread = served.thread;
+                        if runtimes.go_on(&running, served).await {
+                            runtimes.taken_up(thread);
+                        }
                     }
                 }
+                Err(_) if survivor.facts.elsewhere && runtimes.is_closing() => {}
                 Err(error) => {
                     tracing::warn!(%error, agent = %survivor.facts.agent, "an agent that had outlived the host could not be taken up");
                     let record = survivor.record;
@@ -153,9 +198,59 @@ impl Runtimes {
                         detail: format!("the host was restarted, and its agent could not be taken up: {error}"),
                     };
                     runtimes.tell(survivor.facts, kind).await;
+                    for thread in threads {
+                        runtimes.taken_up(thread);
+                    }
                 }
             }
         });
+    }
+
+    /// Makes the connection with an agent that runs elsewhere again, beside everything else. Whoever needs it waits for it.
+    pub(crate) fn reconnect(
+        self: Arc<Self>,
+        facts: SessionFacts,
+        threads: Vec<Served>,
+        runtime: &tokio::runtime::Handle,
+    ) {
+        self.taking_up(threads.iter().map(|served| served.thread));
+        let survivor = Survivor {
+            record: self.note_of(facts.incarnation),
+            facts,
+            threads,
+        };
+        let again = runtime.clone();
+        runtime.spawn(async move {
+            self.disconnected(survivor.facts.incarnation).await;
+            self.take_up(survivor, &again);
+        });
+    }
+
+    /// Takes a process up; an agent that runs elsewhere is tried until it is reached.
+    async fn attach_patiently(
+        &self,
+        key: RuntimeKey,
+        survivor: &Survivor,
+        opens: OpenThread,
+    ) -> Result<Arc<Running>, StartError> {
+        let facts = &survivor.facts;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let attached = self
+                .attach(key.clone(), facts, &survivor.record, opens.clone())
+                .await;
+            match attached {
+                Err(error) if facts.elsewhere && !self.is_closing() => {
+                    self.note_reached(&facts.agent, Some(error.to_string()));
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                attached => {
+                    self.note_reached(&facts.agent, None);
+                    return attached;
+                }
+            }
+        }
     }
 
     async fn tell(&self, facts: SessionFacts, kind: ProviderEventKind) {
@@ -174,11 +269,20 @@ impl Runtimes {
         }
     }
 
-    /// Opens a thread's conversation in a process that was taken up, and compares it with the log.
-    async fn go_on(&self, running: &Arc<Running>, served: Served) {
+    /// Opens a thread's conversation in a process that was taken up, and compares it with the log. `false` if the connection
+    /// ended meanwhile: when it is made anew, this is done anew.
+    async fn go_on(&self, running: &Arc<Running>, served: Served) -> bool {
         let past = match &served.conversation {
             Some(conversation) => self.past(running, &served, &conversation.native).await,
-            None => None,
+            None => Ok(None),
+        };
+        let past = match past {
+            Ok(past) => past,
+            Err(OpenError::Lost) if running.facts.elsewhere => return false,
+            Err(error) => {
+                tracing::warn!(%error, thread = %served.thread, "a conversation could not be taken up again");
+                None
+            }
         };
         let taken_up = TakenUp {
             past,
@@ -196,27 +300,27 @@ impl Runtimes {
         {
             let _ = done.await;
         }
+        true
     }
 
-    async fn past(&self, running: &Running, served: &Served, native: &NativeId) -> Option<Past> {
-        if let Err(error) = running.runtime.open_thread(served.opens()).await {
-            tracing::warn!(%error, thread = %served.thread, "a conversation could not be taken up again");
-            return None;
-        }
+    async fn past(
+        &self,
+        running: &Running,
+        served: &Served,
+        native: &NativeId,
+    ) -> Result<Option<Past>, OpenError> {
+        running.runtime.open_thread(served.opens()).await?;
         running.note_opened(native.clone());
-        let history = running.runtime.history()?;
-        match history.read(native.clone(), TURNS).await {
-            Ok(events) => Some(Past {
-                conversation: native.clone(),
-                events,
-                turns: TURNS,
-                proves_absence: history.proves_absence(),
-            }),
-            Err(error) => {
-                tracing::warn!(%error, thread = %served.thread, "a conversation could not be read back");
-                None
-            }
-        }
+        let Some(history) = running.runtime.history() else {
+            return Ok(None);
+        };
+        let events = history.read(native.clone(), TURNS).await?;
+        Ok(Some(Past {
+            conversation: native.clone(),
+            events,
+            turns: TURNS,
+            proves_absence: history.proves_absence(),
+        }))
     }
 }
 

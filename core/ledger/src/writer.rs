@@ -73,6 +73,8 @@ pub(crate) enum Job {
         taken_up: TakenUp,
         reply: oneshot::Sender<bool>,
     },
+    /// The connection with an agent that runs elsewhere has ended: it is made again.
+    Disconnected { facts: SessionFacts, detail: String },
     /// Take the outcome of an effect.
     Outcome {
         thread: ThreadId,
@@ -252,6 +254,10 @@ impl Writer {
         self.store.epoch()
     }
 
+    pub(crate) fn unreached(&self) -> watch::Receiver<crate::Unreached> {
+        self.runtimes.unreached()
+    }
+
     pub(crate) fn feed(&self) -> watch::Receiver<u64> {
         self.feed.subscribe()
     }
@@ -384,6 +390,9 @@ impl Writer {
             let runtimes = Arc::clone(&self.runtimes);
             self.runtime
                 .spawn(async move { runtimes.forget(ended).await });
+        }
+        for (facts, threads) in done.disconnected {
+            Arc::clone(&self.runtimes).reconnect(facts, threads, &self.runtime);
         }
         for (job, reply) in answered {
             reply.send(job);

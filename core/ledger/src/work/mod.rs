@@ -14,6 +14,8 @@ use crate::{
     config::Clock,
     escalation,
     open_text::{Chunk, OpenTexts},
+    runtimes::SessionFacts,
+    survivors::Served,
     threads::{SavedCell, ThreadCell},
     writer::Job,
 };
@@ -76,6 +78,8 @@ pub(crate) struct Done {
     pub(crate) effects: Vec<(ThreadId, Effect)>,
     /// Agent processes that ended.
     pub(crate) ended: Vec<Incarnation>,
+    /// Agents that run elsewhere, to be connected with again.
+    pub(crate) disconnected: Vec<(SessionFacts, Vec<Served>)>,
 }
 
 /// The answer to a job.
@@ -204,6 +208,15 @@ impl Work {
             } => {
                 self.take_up(tx, *thread, session, taken_up)?;
                 Ok(Reply::Written)
+            }
+            Job::Disconnected { facts, detail } => {
+                tracing::info!(agent = %facts.agent, detail, "the connection with an agent ended and is made again");
+                let mut threads = Vec::new();
+                for thread in self.served_by(facts.incarnation) {
+                    threads.extend(self.served(tx, thread)?);
+                }
+                self.change.done.disconnected.push((facts.clone(), threads));
+                Ok(Reply::None)
             }
             Job::Outcome {
                 thread,
