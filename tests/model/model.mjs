@@ -25,7 +25,7 @@ import http from 'node:http';
 import zlib from 'node:zlib';
 import { fileURLToPath } from 'node:url';
 import { RequestLog } from './log.mjs';
-import { choose, picturesOf } from './script.mjs';
+import { choose, effortOf, picturesOf } from './script.mjs';
 import { randomId, StreamEnded } from './protocols/common.mjs';
 import * as anthropic from './protocols/anthropic.mjs';
 import * as chat from './protocols/chat.mjs';
@@ -146,7 +146,7 @@ export function createModel({ logFile, scripts = {} } = {}) {
     const chosen = choose(kind, parsed, known);
     const model = parsed.model || /models\/([^:]+):/.exec(url)?.[1] || 'scripted';
     const n = requests;
-    const effort = parsed.reasoning?.effort;
+    const effort = effortOf(parsed);
     log.record(n, kind, model, chosen, { agent: request.headers['user-agent'], effort, pictures: picturesOf(parsed) });
     const { error } = chosen.answer;
     if (error) {

@@ -108,6 +108,17 @@ test('each of the four protocols streams the same step', async () => {
   }
 });
 
+test('the effort is seen, whichever protocol said it', async () => {
+  const requests = {
+    '/v1/responses': { input: 'x', tools: [], reasoning: { effort: 'low' } },
+    '/v1/chat/completions': { messages: [], reasoning_effort: 'high' },
+    '/v1/messages': { messages: [], output_config: { effort: 'max' } },
+  };
+  for (const [url, body] of Object.entries(requests)) await fetch(base + url, { method: 'POST', body: JSON.stringify(body) });
+  const lines = fs.readFileSync(logFile, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
+  assert.deepEqual(lines.map((line) => line.effort).filter(Boolean).slice(-3), ['low', 'high', 'max']);
+});
+
 test('a request without tools gets a title', async () => {
   const body = JSON.stringify({ input: [user('[[script:steps]]')], tools: [] });
   const answer = await (await fetch(`${base}/v1/responses`, { method: 'POST', body })).json();

@@ -102,6 +102,11 @@ export function picturesOf(body) {
   return parts.map((part) => (part && typeof part === 'object' ? pictureOf(part) : null)).filter(Boolean);
 }
 
+/** How hard the request wants the model to think, whichever of the protocols said it. */
+export function effortOf(body) {
+  return body.reasoning?.effort ?? body.reasoning_effort ?? body.output_config?.effort;
+}
+
 function toolNames(kind, body) {
   if (kind === 'gemini') return (body.tools || []).flatMap((t) => t.functionDeclarations || []).map((t) => t.name);
   const names = (body.tools || []).map((t) => t.name || t.function?.name || t.type);

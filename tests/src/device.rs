@@ -1,9 +1,9 @@
 //! A device in this process: a core on a data directory of its own, with everything it shows gathered.
 
 use crate::{
-    PATIENCE,
     host::Host,
     seen::{Board, Seen, Timeline},
+    until::patience,
 };
 use pilothouse_domain::{
     AgentName, Answer, CommandBody, ContentHash, Digest, DispatchMode, HostId, Mode, OptionId,
@@ -145,7 +145,8 @@ impl Device {
     /// # Panics
     /// It takes too long; says what is shown instead.
     pub fn wait<T>(&self, what: &str, mut look: impl FnMut(&Seen) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let patience = patience();
+        let deadline = Instant::now() + patience;
         let mut seen = self
             .board
             .seen
@@ -159,7 +160,7 @@ impl Device {
             if left.is_zero() {
                 seen.inboxes.clear();
                 panic!(
-                    "{} waited {PATIENCE:?} for {what}; it shows {seen:#?}",
+                    "{} waited {patience:?} for {what}; it shows {seen:#?}",
                     self.name
                 );
             }
@@ -174,12 +175,13 @@ impl Device {
 
     /// Waits for a future of the core.
     pub fn block<T>(&self, future: impl Future<Output = T>) -> T {
+        let patience = patience();
         self.waiter
-            .block_on(async { tokio::time::timeout(PATIENCE, future).await })
+            .block_on(async { tokio::time::timeout(patience, future).await })
             .unwrap_or_else(|_| {
                 let mut seen = self.seen();
                 seen.inboxes.clear();
-                panic!("{} waited {PATIENCE:?}; it shows {seen:#?}", self.name)
+                panic!("{} waited {patience:?}; it shows {seen:#?}", self.name)
             })
     }
 

@@ -175,6 +175,23 @@ impl Host {
         .collect()
     }
 
+    /// The processes that it has recorded as such that outlive it.
+    pub fn outliving(&self) -> Vec<u32> {
+        let files = std::fs::read_dir(self.state.join("pids"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let records = files
+            .map(|file| file.path())
+            .filter(|path| path.extension().is_some_and(|end| end == "detached"));
+        records
+            .filter_map(|path| {
+                let record: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+                u32::try_from(record["pid"].as_u64()?).ok()
+            })
+            .collect()
+    }
+
     /// Reads the host's ledger, beside the running daemon.
     ///
     /// # Panics

@@ -70,7 +70,7 @@ impl Model {
     /// # Panics
     /// It was not.
     pub fn reached(&self, name: &str, count: u64) {
-        let ms = crate::PATIENCE.as_millis();
+        let ms = crate::patience().as_millis();
         let answer = self.ask("GET", &format!("/_wait/{name}?count={count}&ms={ms}"), "");
         assert_eq!(
             answer["reached"],
@@ -124,6 +124,37 @@ impl Model {
         last.into_iter().flatten().filter_map(hash).collect()
     }
 
+    /// What tools gave back, as the model was told in its last request that held any, in order.
+    pub fn results(&self) -> Vec<String> {
+        let text = |result: &Value| result["text"].as_str().map(str::to_owned);
+        let requests = self.requests();
+        let mut told = requests
+            .iter()
+            .rev()
+            .filter_map(|line| line["tool_results"].as_array());
+        let last = told.find(|results| !results.is_empty());
+        last.into_iter().flatten().filter_map(text).collect()
+    }
+
+    /// The tools that an agent gave its model in the last request that had any.
+    pub fn tools(&self) -> Vec<String> {
+        let requests = self.requests();
+        let given = requests
+            .iter()
+            .rev()
+            .filter_map(|line| line["tools"].as_array());
+        let mut given = given.filter(|tools| !tools.is_empty());
+        let names = given.next().into_iter().flatten();
+        names
+            .filter_map(|tool| tool.as_str().map(str::to_owned))
+            .collect()
+    }
+
+    /// Requests so far, of whatever kind.
+    pub fn total(&self) -> u64 {
+        self.counts()["total"].as_u64().unwrap_or(0)
+    }
+
     /// The newest user message of every request so far, in order.
     pub fn prompts(&self) -> Vec<String> {
         let requests = self.requests().into_iter();
@@ -143,7 +174,7 @@ impl Model {
     fn ask(&self, verb: &str, path: &str, body: &str) -> Value {
         let exchange = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-            stream.set_read_timeout(Some(crate::PATIENCE + Duration::from_secs(10)))?;
+            stream.set_read_timeout(Some(crate::patience() + Duration::from_secs(10)))?;
             // HTTP/1.0: the answer comes in one piece and ends with the connection.
             write!(
                 stream,

@@ -96,7 +96,7 @@ impl Process {
                 }
                 seen += 1;
             }
-            let left = crate::PATIENCE.saturating_sub(began.elapsed());
+            let left = crate::patience().saturating_sub(began.elapsed());
             assert!(
                 !state.1 && !left.is_zero(),
                 "{} did not print {what}; it printed {:?} and wrote {}",

@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 /// opencode's configuration: the scripted model and nothing else.
-const OPENCODE_CONFIG: &str = r#"{"autoupdate": false, "share": "disabled", "snapshot": false, "model": "local/scripted", "small_model": "local/scripted", "enabled_providers": ["local"], "provider": {"local": {"npm": "@ai-sdk/openai-compatible", "name": "Local", "options": {"baseURL": "http://127.0.0.1:{port}/v1", "apiKey": "sk-local"}, "models": {"scripted": {"name": "Scripted", "tool_call": true, "limit": {"context": 128000, "output": 8192}}}}}}"#;
+const OPENCODE_CONFIG: &str = r#"{"autoupdate": false, "share": "disabled", "snapshot": false, "model": "local/scripted", "small_model": "local/scripted", "enabled_providers": ["local"], "provider": {"local": {"npm": "@ai-sdk/openai-compatible", "name": "Local", "options": {"baseURL": "http://127.0.0.1:{port}/v1", "apiKey": "sk-local"}, "models": {"scripted": {"name": "Scripted", "tool_call": true, "limit": {"context": 128000, "output": 8192}}, "scripted-2": {"name": "Scripted 2", "tool_call": true, "reasoning": true, "limit": {"context": 128000, "output": 8192}}}}}}"#;
 
 /// What a world is to have.
 #[derive(Default)]
@@ -283,7 +283,10 @@ fn write_pi_home(home: &Path, port: u16) {
         "baseUrl": format!("http://127.0.0.1:{port}/v1"),
         "api": "openai-completions",
         "apiKey": "sk-local",
-        "models": [{"id": "scripted", "reasoning": true, "input": ["text", "image"], "contextWindow": 128_000, "maxTokens": 8192}],
+        "models": [
+            {"id": "scripted", "reasoning": true, "input": ["text", "image"], "contextWindow": 128_000, "maxTokens": 8192},
+            {"id": "scripted-2", "reasoning": true, "contextWindow": 128_000, "maxTokens": 8192},
+        ],
     }}});
     fs::write(agent.join("models.json"), models.to_string()).expect("models.json");
     // A short conversation can be shortened, too.

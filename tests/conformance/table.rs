@@ -1,0 +1,112 @@
+//! The table of what came out, as it is kept in docs/agents.json.
+
+use crate::outcome::Line;
+use pilothouse_domain::CapabilityValue;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fs, io::ErrorKind, path::Path};
+
+/// Its file.
+pub(crate) const FILE: &str = "agents.json";
+
+/// What came out, sorted by agent, the steps in the story's order.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Table {
+    pub(crate) agents: Vec<Played>,
+}
+
+/// What came out with one agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Played {
+    pub(crate) agent: String,
+    pub(crate) version: String,
+    pub(crate) date: String,
+    pub(crate) lines: Vec<Line>,
+    /// What its sessions say that it can, by flag.
+    pub(crate) capabilities: BTreeMap<String, CapabilityValue>,
+}
+
+impl Table {
+    /// What is kept; nothing where there is no file yet.
+    pub(crate) fn read(docs: &Path) -> Result<Self, String> {
+        let file = docs.join(FILE);
+        match fs::read(&file) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|error| format!("{}: {error}", file.display())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(format!("{}: {error}", file.display())),
+        }
+    }
+
+    pub(crate) fn write(&self, docs: &Path) -> Result<(), String> {
+        let file = docs.join(FILE);
+        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        fs::write(&file, text + "\n").map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    pub(crate) fn of(&self, agent: &str) -> Option<&Played> {
+        self.agents.iter().find(|played| played.agent == agent)
+    }
+
+    /// It with newer agents in place of the same ones.
+    pub(crate) fn with(mut self, newer: Self) -> Self {
+        self.agents
+            .retain(|played| newer.of(&played.agent).is_none());
+        self.agents.extend(newer.agents);
+        self.agents.sort_by(|a, b| a.agent.cmp(&b.agent));
+        self
+    }
+
+    /// What another run has that is not so here, in words; dates apart. What is only here counts if that run was whole.
+    pub(crate) fn changes(&self, now: &Self, whole: bool) -> Vec<String> {
+        let mut changes = Vec::new();
+        for played in &now.agents {
+            let name = &played.agent;
+            let Some(known) = self.of(name) else {
+                changes.push(format!("{name}: new"));
+                continue;
+            };
+            if known.version != played.version {
+                changes.push(format!("{name}: {} was {}", played.version, known.version));
+            }
+            let line = |line: &Line| {
+                let reason = if line.reason.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({})", line.reason)
+                };
+                format!("{}, {}{reason}", line.outcome.words(), line.control.words())
+            };
+            for now in &played.lines {
+                match known.lines.iter().find(|known| known.step == now.step) {
+                    None => changes.push(format!("{name}, {}: new, {}", now.step, line(now))),
+                    Some(known) if known != now => {
+                        changes.push(format!(
+                            "{name}, {}: {}; was {}",
+                            now.step,
+                            line(now),
+                            line(known)
+                        ));
+                    }
+                    Some(_) => {}
+                }
+            }
+            if !whole {
+                continue;
+            }
+            for known in &known.lines {
+                if !played.lines.iter().any(|line| line.step == known.step) {
+                    changes.push(format!("{name}, {}: gone", known.step));
+                }
+            }
+            for (flag, value) in &played.capabilities {
+                let known = known.capabilities.get(flag).copied().unwrap_or_default();
+                if known != *value {
+                    changes.push(format!(
+                        "{name} declares {flag} as {value:?}; was {known:?}"
+                    ));
+                }
+            }
+        }
+        changes
+    }
+}
