@@ -110,24 +110,25 @@ pub(super) fn in_text(lane: &mut Lane) -> Ended {
 }
 
 /// The processes whose command line holds this.
-fn running(needle: &str) -> Vec<String> {
+fn running(mark: &str) -> Vec<String> {
     let dirs = fs::read_dir("/proc").into_iter().flatten().flatten();
     let lines = dirs.filter_map(|dir| fs::read(dir.path().join("cmdline")).ok());
     lines
         .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
-        .filter(|line| line.starts_with("sleep ") && line.contains(needle))
+        .filter(|line| line.contains(mark))
         .collect()
 }
 
 pub(super) fn in_tool(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
-    // A number of seconds that no other process sleeps.
-    let seconds = format!("3000.{}{}", std::process::id(), lane.threads().len());
-    // It writes, because a command that only waits is not asked for by every agent.
-    let command = format!("sleep {seconds} && echo slept >> slept.txt");
+    let mark = format!("waits-{}-{}", std::process::id(), lane.threads().len());
+    // It writes, because a command that only waits is not asked for by every agent, or not run at all.
+    let script =
+        format!("setTimeout(() => require('fs').writeFileSync('slept.txt', '{mark}'), 3000000)");
+    let command = format!("node -e \"{script}\"");
     let row = lane.asked(thread, "sleep", &command);
     lane.answer(&row, OptionEffect::AllowOnce);
-    until("the command to run", || match running(&seconds) {
+    until("the command to run", || match running(&mark) {
         found if found.is_empty() => Err("nothing".to_owned()),
         _ => Ok(()),
     });
@@ -135,7 +136,7 @@ pub(super) fn in_tool(lane: &mut Lane) -> Ended {
     let shown = lane.rows(thread, |row| {
         matches!(row.content, RowContent::Command { .. }).then_some(row.status)
     });
-    until("the command to be gone", || match running(&seconds) {
+    until("the command to be gone", || match running(&mark) {
         found if found.is_empty() => Ok(()),
         found => Err(format!("{found:?}, shown as {shown:?}")),
     });

@@ -8,6 +8,7 @@ use super::{
 use crate::rpc::{
     event,
     frames::{cut, text_of},
+    turn_end,
 };
 use pilothouse_domain::{
     ItemStatus, NativeId, ProviderEventKind,
@@ -77,7 +78,9 @@ impl Codec {
             pending.answered && pending.place.root.as_ref() == Some(session)
         }));
         self.withdraw_all(asked, out);
-        event(out, place, ProviderEventKind::TurnEnded { status, error });
+        for kind in turn_end(status, error) {
+            event(out, place.clone(), kind);
+        }
     }
 
     /// Ends the words that are being spoken.

@@ -10,6 +10,7 @@ use crate::rpc::{
     cost::nano_usd,
     event,
     frames::{cut, list, text_of},
+    turn_end,
 };
 use pilothouse_domain::{
     ItemStatus, NativeId, ProviderEventKind,
@@ -209,7 +210,9 @@ impl Codec {
                 event(out, pending.place, kind);
             }
         }
-        event(out, place, ProviderEventKind::TurnEnded { status, error });
+        for kind in turn_end(status, error) {
+            event(out, place.clone(), kind);
+        }
     }
 
     /// A result without a turn: the agent could not even begin.

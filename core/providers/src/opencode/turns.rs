@@ -9,7 +9,10 @@ use super::{
     conversation::{Speaker, Turn},
     outgoing,
 };
-use crate::rpc::frames::{cut, list, text_of, text_or_empty};
+use crate::rpc::{
+    frames::{cut, list, text_of, text_or_empty},
+    turn_end,
+};
 use pilothouse_domain::{
     NativeId, ProviderEventKind,
     item::{TodoEntry, TodoStatus},
@@ -244,7 +247,9 @@ impl Codec {
             tell(pending.place, kind, out);
         }
         if place.root.is_none() {
-            tell(place, ProviderEventKind::TurnEnded { status, error }, out);
+            for kind in turn_end(status, error) {
+                tell(place.clone(), kind, out);
+            }
         } else if was_announced {
             let child = session.clone();
             tell(place, ProviderEventKind::ChildClosed { child, status }, out);

@@ -5,6 +5,7 @@ use super::outgoing;
 use crate::rpc::{
     event,
     frames::{cut, text_of, text_or_empty},
+    turn_end,
 };
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
@@ -189,7 +190,9 @@ impl Codec {
                 event(out, pending.place, kind);
             }
         }
-        event(out, place, ProviderEventKind::TurnEnded { status, error });
+        for kind in turn_end(status, error) {
+            event(out, place.clone(), kind);
+        }
     }
 
     /// The model failed and is asked again.

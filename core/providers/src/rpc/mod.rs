@@ -18,6 +18,7 @@ pub(crate) mod session;
 use asked::AnswerProblem;
 use pilothouse_domain::{
     Answer, NativeId, ProviderEvent, ProviderEventKind, Subject,
+    provider::TurnStatus,
     provider_event::NativePlace,
     request::RequestKind,
     run::{ErrorCode, RunError},
@@ -161,6 +162,17 @@ pub(crate) fn event<R, E>(
     kind: ProviderEventKind,
 ) {
     out.push(Received::Event(ProviderEvent { place, kind }));
+}
+
+/// The end of a turn; before it, where it failed, why: a person reads that among the turn's items.
+pub(crate) fn turn_end(status: TurnStatus, error: Option<RunError>) -> Vec<ProviderEventKind> {
+    let words = error.clone().filter(|_| status == TurnStatus::Failed);
+    let words = words.map(|error| ProviderEventKind::Error {
+        error,
+        will_retry: false,
+    });
+    let end = ProviderEventKind::TurnEnded { status, error };
+    words.into_iter().chain([end]).collect()
 }
 
 /// A line for an agent: one JSON object and a line feed.
