@@ -5,7 +5,7 @@ use pilothouse_domain::{
     CapabilityFlag, CapabilityValue, CommandBody, Mode, Refusal, RunId, ThreadId,
     capability::CapabilitySet, request::OptionEffect, thread::Selection,
 };
-use pilothouse_engine::{InboxRow, InboxState, RowContent, Ticket, TicketOutcome, TimelineRow};
+use pilothouse_engine::{InboxRow, RowContent, Ticket, TicketOutcome, TimelineRow};
 use pilothouse_tests::{Device, World, process};
 use serde_json::{Value, json};
 use std::process::Command;
@@ -126,19 +126,6 @@ impl Lane {
         let prompt = self.running(what, command);
         self.say(thread, &prompt);
         self.device.asked(thread)
-    }
-
-    /// Waits for a request of a thread, or for the end of its run of this ordinal.
-    pub(crate) fn asks_or_ends(&self, thread: ThreadId, ordinal: u32) -> Option<InboxRow> {
-        self.device.wait("a request or the run's end", |seen| {
-            let asks = |row: &&InboxRow| row.thread == thread && row.state == InboxState::Pending;
-            if let Some(row) = seen.inbox.iter().find(asks) {
-                return Some(Some(row.clone()));
-            }
-            let timeline = seen.timelines.get(&thread)?;
-            let last = timeline.last_run()?;
-            (last.ordinal == ordinal && timeline.is_idle()).then_some(None)
-        })
     }
 
     /// Answers a request by its first option that has this effect.

@@ -377,6 +377,28 @@ impl Device {
         row
     }
 
+    /// Waits until a thread asks something that this has not given before, or its run of this ordinal has ended.
+    pub fn asked_or_ended(&self, thread: ThreadId, ordinal: u32) -> Option<InboxRow> {
+        let mut given = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = self.wait("a request or the run's end", |seen| {
+            let new = |row: &&InboxRow| {
+                row.thread == thread
+                    && row.state == InboxState::Pending
+                    && !given.contains(&row.request)
+            };
+            if let Some(row) = seen.inbox.iter().find(new) {
+                return Some(Some(row.clone()));
+            }
+            let timeline = seen.timelines.get(&thread)?;
+            let ended = timeline
+                .last_run()
+                .filter(|run| run.ordinal == ordinal && timeline.is_idle());
+            ended.map(|_| None)
+        });
+        given.extend(row.as_ref().map(|row| row.request));
+        row
+    }
+
     /// Waits until nothing waits for a person.
     pub fn nothing_waits(&self) {
         self.wait("an empty inbox", |seen| seen.inbox.is_empty().then_some(()));

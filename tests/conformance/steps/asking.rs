@@ -99,7 +99,7 @@ pub(super) fn command_session(lane: &mut Lane) -> Ended {
     lane.device.completed(thread, 1);
     let again = lane.running("again", command);
     lane.say(thread, &again);
-    let asks = lane.asks_or_ends(thread, 2);
+    let asks = lane.device.asked_or_ended(thread, 2);
     assert!(
         asks.is_none(),
         "it asks again: {:?}",
@@ -257,7 +257,7 @@ pub(super) fn plan(lane: &mut Lane) -> Ended {
     steps.push(json!({"text": "Carried out."}));
     let prompt = lane.script("plan", &steps);
     lane.say(thread, &prompt);
-    let asked = lane.asks_or_ends(thread, 1);
+    let asked = lane.device.asked_or_ended(thread, 1);
     let rows = lane.rows(thread, |row| {
         Some((row.content.clone(), row.text.text.clone()))
     });

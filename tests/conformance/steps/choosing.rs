@@ -86,7 +86,10 @@ pub(super) fn effort(lane: &mut Lane) -> Ended {
         let other = efforts.find(|&effort| Some(effort) != before.as_ref() && effort != "off")?;
         Some((Some(model.id.clone()), other.clone()))
     });
-    let (model, effort) = found.unwrap_or((None, "high".to_owned()));
+    let (model, effort) = found.unwrap_or_else(|| {
+        let other = lane.agent.other_model().to_owned();
+        (Some(other), "high".to_owned())
+    });
     if let Err(refusal) = select(lane, thread, model.as_deref(), Some(&effort), Mode::Ask) {
         return Ended::Refused(refusal);
     }
@@ -109,7 +112,7 @@ fn write(lane: &mut Lane, thread: ThreadId, ordinal: u32, file: &str) -> Option<
     ];
     let prompt = lane.script("write", &steps);
     lane.say(thread, &prompt);
-    lane.asks_or_ends(thread, ordinal)
+    lane.device.asked_or_ended(thread, ordinal)
 }
 
 pub(super) fn mode(lane: &mut Lane) -> Ended {

@@ -121,7 +121,12 @@ fn running(mark: &str) -> Vec<String> {
 
 pub(super) fn in_tool(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
-    let mark = format!("waits-{}-{}", std::process::id(), lane.threads().len());
+    let mark = format!(
+        "waits-{}-{}-{}",
+        lane.agent.name(),
+        std::process::id(),
+        lane.world.model.port()
+    );
     // It writes, because a command that only waits is not asked for by every agent, or not run at all.
     let script =
         format!("setTimeout(() => require('fs').writeFileSync('slept.txt', '{mark}'), 3000000)");

@@ -59,7 +59,7 @@ pub(super) fn usage(lane: &mut Lane) -> Ended {
     lane.say(thread, &prompt);
     lane.device.completed(thread, 1);
     let used = lane.device.wait("what the run used", |seen| {
-        seen.timelines.get(&thread)?.header.as_ref()?.usage.clone()
+        seen.timelines.get(&thread)?.header.as_ref()?.usage
     });
     assert_eq!((used.input, used.output), (4321, 65), "{used:?}");
     Ended::Native
