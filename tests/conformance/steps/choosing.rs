@@ -44,7 +44,11 @@ pub(super) fn model(lane: &mut Lane) -> Ended {
     let (before, _) = asked_last(lane);
     let offered = models(lane, thread);
     let name = |id: &str| id.rsplit('/').next().unwrap_or_default().to_owned();
-    let mut others = offered.iter().map(|model| model.id.as_str());
+    // Some list their own choice under a name of its own.
+    let others = offered
+        .iter()
+        .filter(|model| !model.is_default && model.id != "default");
+    let mut others = others.map(|model| model.id.as_str());
     let other = if offered.is_empty() {
         lane.agent.other_model().to_owned()
     } else {
