@@ -17,6 +17,13 @@ pub(crate) struct NotOffered {
 
 const TABLE: &[NotOffered] = &[
     NotOffered {
+        agent: Agent::Codex,
+        step: "plan",
+        reason: "it asks for no approval of a plan; it proposes one in its plan mode only, which no mode of a thread chooses yet",
+        source: "tests/recordings/codex/06_plan_mode_request_user_input.jsonl",
+        tools: &["exit_plan_mode"],
+    },
+    NotOffered {
         agent: Agent::Opencode,
         step: "plan",
         reason: "its plan agent writes its plan as a message and asks for no approval of it",

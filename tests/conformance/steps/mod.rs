@@ -105,7 +105,7 @@ pub(crate) const STORY: &[Step] = &[
     step(
         "plan",
         "approve a plan",
-        Some(Flag::EmitsProposedPlan),
+        None,
         asking::plan,
     ),
     step(
