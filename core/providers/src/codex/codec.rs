@@ -6,6 +6,7 @@ use super::{
     outgoing::{self, Call},
     replies::{self, CallError, Reply},
     requests::{self, Asked},
+    terminals::Begun,
 };
 use crate::rpc::{
     self, Peer,
@@ -49,6 +50,8 @@ pub struct Codec {
     requests: Requests,
     /// Changes of file-change items, by conversation and item.
     pub(super) patches: Bounded<Vec<FileChange>>,
+    /// Commands that have begun and not ended.
+    pub(super) begun: Bounded<Begun>,
     /// Tokens that a conversation had used before its current turn.
     pub(super) usage: Bounded<notifications::TurnUsage>,
     /// Limits of the account, as last told.
@@ -72,6 +75,7 @@ impl Codec {
             lineage: Lineage::new(),
             requests: Requests::default(),
             patches: Bounded::new(REMEMBERED_PATCHES),
+            begun: Bounded::new(REMEMBERED_PATCHES),
             usage: Bounded::new(REMEMBERED_PATCHES),
             limits: Vec::new(),
             unreadable_in_a_row: 0,
@@ -252,6 +256,9 @@ impl Codec {
             );
             return;
         };
+        if let (Call::TerminalsList { thread, items }, Ok(result)) = (&waiting.call, &result) {
+            self.end_terminals(thread, items, result, out);
+        }
         let reply = result.map_err(replies::call_error).and_then(|result| {
             let reply = replies::read(&waiting.call, &result, &self.lineage, |turn| {
                 waiting.active.as_ref() == Some(turn)

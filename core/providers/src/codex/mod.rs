@@ -16,6 +16,7 @@ mod passed_over;
 pub mod profile;
 mod replies;
 mod requests;
+mod terminals;
 
 pub use crate::rpc::{
     asked::{AnswerProblem, PENDING_REQUESTS},

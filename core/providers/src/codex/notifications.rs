@@ -123,6 +123,9 @@ fn turn_completed(
     // A status that is none of the three ends is not guessed at: the frame is shown as unknown.
     let (status, error) = replies::turn_end(turn)?;
     codec.lineage.turn_ended(thread, &id);
+    if status == TurnStatus::Interrupted {
+        codec.turn_stopped(thread, &id, out);
+    }
     let place = codec.lineage.place(Some(thread.clone()), Some(id));
     event(out, place, ProviderEventKind::TurnEnded { status, error });
     if let Some(parent) = codec.lineage.close_child(thread) {
@@ -182,6 +185,13 @@ fn item(
             codec.patch_changed(thread, &id, changes.clone(), out);
         } else {
             codec.patches.remove(&patch_key(thread, &id));
+        }
+    }
+    if let (ItemContent::Command { .. }, Some(turn)) = (&content, &place.turn) {
+        if method == "item/started" {
+            codec.command_began(thread, turn, &id);
+        } else {
+            codec.command_ended(thread, &id);
         }
     }
     let kind = if method == "item/started" {

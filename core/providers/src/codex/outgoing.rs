@@ -125,6 +125,20 @@ pub enum Call {
         /// Which turn, and no other.
         turn: NativeId,
     },
+    /// The commands of a conversation that run on their own.
+    TerminalsList {
+        /// Of which conversation.
+        thread: NativeId,
+        /// Those that are to be ended, by their items.
+        items: Vec<NativeId>,
+    },
+    /// Ends one of them.
+    TerminalEnd {
+        /// Of which conversation.
+        thread: NativeId,
+        /// Its process, as codex names it.
+        process: String,
+    },
     /// A call made elsewhere, whose answer is only passed over (replay of recordings).
     Foreign {
         /// Its name.
@@ -150,6 +164,8 @@ impl Call {
             Self::TurnStart { .. } => "turn/start",
             Self::TurnSteer { .. } => "turn/steer",
             Self::TurnInterrupt { .. } => "turn/interrupt",
+            Self::TerminalsList { .. } => "thread/backgroundTerminals/list",
+            Self::TerminalEnd { .. } => "thread/backgroundTerminals/terminate",
             Self::Foreign { method } => method,
         }
     }
@@ -278,6 +294,10 @@ impl Call {
                 "input": [{"type": "text", "text": text, "text_elements": []}],
             }),
             Self::TurnInterrupt { thread, turn } => json!({"threadId": thread, "turnId": turn}),
+            Self::TerminalsList { thread, .. } => json!({"threadId": thread}),
+            Self::TerminalEnd { thread, process } => {
+                json!({"threadId": thread, "processId": process})
+            }
         }
     }
 }

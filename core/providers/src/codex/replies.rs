@@ -213,6 +213,8 @@ pub(crate) fn read(
         | Call::ItemsList { .. }
         | Call::TurnSteer { .. }
         | Call::TurnInterrupt { .. }
+        | Call::TerminalsList { .. }
+        | Call::TerminalEnd { .. }
         | Call::Foreign { .. } => Ok(Reply::Done),
     }
 }
