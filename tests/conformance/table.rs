@@ -39,8 +39,10 @@ impl Table {
 
     pub(crate) fn write(&self, docs: &Path) -> Result<(), String> {
         let file = docs.join(FILE);
-        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
-        fs::write(&file, text + "\n").map_err(|error| format!("{}: {error}", file.display()))
+        let agents: Result<Vec<String>, serde_json::Error> = self.agents.iter().map(text).collect();
+        let agents = agents.map_err(|error| error.to_string())?;
+        let text = format!("{{\"agents\": [\n{}\n]}}\n", agents.join(",\n"));
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     pub(crate) fn of(&self, agent: &str) -> Option<&Played> {
@@ -99,6 +101,7 @@ impl Table {
                 }
             }
             for (flag, value) in &played.capabilities {
+                // What is not known is not written down.
                 let known = known.capabilities.get(flag).copied().unwrap_or_default();
                 if known != *value {
                     changes.push(format!(
@@ -109,4 +112,26 @@ impl Table {
         }
         changes
     }
+}
+
+/// What came out with one agent, a step and a flag on a line each, so that a change is a line.
+fn text(played: &Played) -> Result<String, serde_json::Error> {
+    let Played {
+        agent,
+        version,
+        date,
+        ..
+    } = played;
+    let lines: Result<Vec<String>, _> = played.lines.iter().map(serde_json::to_string).collect();
+    let known = played.capabilities.iter();
+    let known = known.filter(|(_, value)| **value != CapabilityValue::Unknown);
+    let flags: Result<Vec<String>, serde_json::Error> = known
+        .map(|(flag, value)| Ok(format!("\"{flag}\": {}", serde_json::to_string(value)?)))
+        .collect();
+    Ok(format!(
+        "{{\"agent\": \"{agent}\", \"version\": {}, \"date\": \"{date}\", \"lines\": [\n  {}\n], \"capabilities\": {{\n  {}\n}}}}",
+        serde_json::to_string(version)?,
+        lines?.join(",\n  "),
+        flags?.join(",\n  ")
+    ))
 }
