@@ -128,14 +128,17 @@ pub(super) fn in_tool(lane: &mut Lane) -> Ended {
         lane.world.model.port()
     );
     // It writes, because a command that only waits is not asked for by every agent, or not run at all.
-    let script =
-        format!("setTimeout(() => require('fs').writeFileSync('slept.txt', '{mark}'), 3000000)");
+    let script = format!(
+        "const fs = require('fs'); fs.writeFileSync('waits.txt', '{mark}'); setTimeout(() => fs.writeFileSync('slept.txt', ''), 3000000)"
+    );
     let command = format!("node -e \"{script}\"");
     let row = lane.asked(thread, "sleep", &command);
     lane.answer(&row, OptionEffect::AllowOnce);
-    until("the command to run", || match running(&mark) {
-        found if found.is_empty() => Err("nothing".to_owned()),
-        _ => Ok(()),
+    until("the command to run", || {
+        match lane.world.text_of("waits.txt") {
+            Some(text) if text == mark && !running(&mark).is_empty() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
     });
     stop(lane, thread);
     let shown = lane.rows(thread, |row| {
