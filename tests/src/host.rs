@@ -177,18 +177,30 @@ impl Host {
 
     /// The processes that it has recorded as such that outlive it.
     pub fn outliving(&self) -> Vec<u32> {
-        let files = std::fs::read_dir(self.state.join("pids"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let records = files
-            .map(|file| file.path())
-            .filter(|path| path.extension().is_some_and(|end| end == "detached"));
-        records
-            .filter_map(|path| {
-                let record: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-                u32::try_from(record["pid"].as_u64()?).ok()
-            })
+        let pid = |record: &Value| record["pid"].as_u64().and_then(|pid| pid.try_into().ok());
+        self.detached().iter().filter_map(pid).collect()
+    }
+
+    /// Where the one agent that outlives it listens.
+    ///
+    /// # Panics
+    /// There is none, or more than one.
+    pub fn outliving_endpoint(&self) -> String {
+        let records = self.detached();
+        assert_eq!(records.len(), 1, "{records:?}");
+        records[0]["endpoint"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// Its records of agents that outlive it.
+    pub fn detached(&self) -> Vec<Value> {
+        let files = std::fs::read_dir(self.state.join("pids"));
+        let files = files.into_iter().flatten().flatten();
+        files
+            .filter(|file| file.path().extension().is_some_and(|ext| ext == "detached"))
+            .filter_map(|file| serde_json::from_slice(&std::fs::read(file.path()).ok()?).ok())
             .collect()
     }
 

@@ -53,6 +53,11 @@ impl Setup {
         self
     }
 
+    /// Codex over its pipes, so that it dies with its host.
+    pub fn bound(self) -> Self {
+        self.codex_arguments(&["--stdio"])
+    }
+
     /// Another agent, which speaks ACP: its command line and what is added to its environment. A `{port}` in a value is the
     /// scripted model's, and `{home}` a private directory.
     pub fn acp(self, name: &str, command: &[&str], env: &[(&str, &str)]) -> Self {
@@ -311,6 +316,28 @@ impl World {
     /// Real codex and nothing else.
     pub fn start() -> Self {
         Setup::new().start()
+    }
+
+    /// Real codex and nothing else, as [`Setup::bound`].
+    pub fn start_bound() -> Self {
+        Setup::new().bound().start()
+    }
+
+    /// All that codex wrote down of its conversations.
+    pub fn rollouts(&self) -> String {
+        fn read(dir: &Path, out: &mut String) {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    read(&path, out);
+                } else {
+                    out.push_str(&fs::read_to_string(path).unwrap_or_default());
+                }
+            }
+        }
+        let mut out = String::new();
+        read(&self.dir().join("codex-home/sessions"), &mut out);
+        out
     }
 
     /// The world's directory.

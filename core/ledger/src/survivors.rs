@@ -46,6 +46,8 @@ pub(crate) struct Served {
     pub(crate) cwd: PathBuf,
     pub(crate) selection: Selection,
     pub(crate) conversation: Option<Conversation>,
+    /// Requests that the agent asked and that are open.
+    pub(crate) requests: Vec<NativeId>,
 }
 
 impl Served {
@@ -137,6 +139,7 @@ pub(crate) fn end(record: &Path) {
         let _ = std::fs::remove_file(record);
         return;
     }
+    let known = detached::DetachedRecord::read(record);
     match kill_recorded(record) {
         Ok(outcome) => {
             tracing::info!(file = %record.display(), ?outcome, "an agent that an earlier host left running");
@@ -144,6 +147,9 @@ pub(crate) fn end(record: &Path) {
         Err(error) => {
             tracing::warn!(%error, file = %record.display(), "an agent left running could not be ended");
         }
+    }
+    if let Some(left) = known {
+        left.clean();
     }
     let _ = std::fs::remove_file(record);
 }
@@ -286,7 +292,7 @@ impl Runtimes {
         };
         let taken_up = TakenUp {
             past,
-            pending: running.runtime.pending(),
+            pending: running.runtime.pending(&served.requests).await,
         };
         let (reply, done) = tokio::sync::oneshot::channel();
         let job = Job::TakeUp {

@@ -135,9 +135,11 @@ pub trait AgentRuntime: Send + Sync {
     fn interrupting(&self) -> Option<&dyn Interrupting>;
     /// Reads a conversation back.
     fn history(&self) -> Option<&dyn History>;
-    /// Requests that it waits for an answer to now; `None` where that is not known.
-    fn pending(&self) -> Option<Vec<NativeId>> {
-        None
+    /// Requests that it waits for an answer to; `None` where that is not known. An agent that was taken up again may ask once
+    /// more what it asked: those that are `expected` are waited for as long as its family says.
+    fn pending<'r>(&'r self, expected: &'r [NativeId]) -> BoxFuture<'r, Option<Vec<NativeId>>> {
+        let _ = expected;
+        Box::pin(std::future::ready(None))
     }
     /// Begins a conversation as a copy of another.
     fn forking(&self) -> Option<&dyn Forking> {

@@ -1,4 +1,5 @@
-//! SIGKILL to the host or to a device while a request waits.
+//! SIGKILL to the host or to a device while a request waits. Where the host is killed its codex is one that dies with it; one
+//! that lives on is in `codex`.
 
 use crate::stories::{asked_to_run, says};
 use pilothouse_domain::{
@@ -9,7 +10,7 @@ use pilothouse_tests::{Cli, Device, Proxy, World, device::ids, process, until};
 
 #[test]
 fn after_a_kill_9_of_the_host_every_device_shows_the_request_as_lost_and_the_next_message_works() {
-    let mut world = World::start();
+    let mut world = World::start_bound();
     let (phone, tablet) = (world.device("phone"), world.device("tablet"));
     let (thread, row) = asked_to_run(&world, &phone, "killed", "echo killed >> killed.txt");
     tablet.watch(thread);
@@ -74,7 +75,7 @@ fn after_a_kill_9_of_the_host_every_device_shows_the_request_as_lost_and_the_nex
 
 #[test]
 fn a_message_that_was_queued_when_the_host_was_killed_is_held_and_sent_once_when_it_is_released() {
-    let mut world = World::start();
+    let mut world = World::start_bound();
     let device = world.device("phone");
     let (thread, _) = asked_to_run(&world, &device, "first", "echo first >> first.txt");
     world.model.script("queued", &says("Now the second."));
@@ -175,7 +176,7 @@ fn a_command_saved_by_a_device_that_was_killed_is_sent_once_by_its_next_life() {
 #[test]
 fn an_answer_recorded_right_before_the_host_was_killed_is_kept_with_its_doubt_and_never_given_twice()
  {
-    let mut world = World::start();
+    let mut world = World::start_bound();
     let device = world.device("phone");
     for round in 0..4 {
         let name = format!("doubt-{round}");
@@ -239,7 +240,7 @@ fn running(word: &str) -> Vec<String> {
 
 #[test]
 fn commands_of_codex_end_with_it_when_it_or_its_host_is_killed() {
-    let mut world = World::start();
+    let mut world = World::start_bound();
     let device = world.device("phone");
     for kills_host in [false, true] {
         let word = format!("9{:07}{}", std::process::id(), u8::from(kills_host));

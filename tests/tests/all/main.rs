@@ -12,6 +12,7 @@ mod approvals;
 mod bad_agents;
 mod cases;
 mod claude;
+mod codex;
 mod compat;
 mod crashes;
 mod cuts;

@@ -31,20 +31,6 @@ fn asked_to_run(
     (thread, device.asked(thread))
 }
 
-/// The processes that the host has recorded as such that outlive it.
-fn outliving(world: &World) -> Vec<u32> {
-    let files = std::fs::read_dir(world.host.state().join("pids")).unwrap();
-    files
-        .flatten()
-        .filter(|file| file.path().extension().is_some_and(|ext| ext == "detached"))
-        .map(|file| {
-            let record: Value =
-                serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
-            u32::try_from(record["pid"].as_u64().unwrap()).unwrap()
-        })
-        .collect()
-}
-
 #[test]
 fn a_permission_asked_of_opencode_is_answered_after_the_host_was_killed_and_the_agent_goes_on() {
     let mut world = world();
@@ -54,12 +40,12 @@ fn a_permission_asked_of_opencode_is_answered_after_the_host_was_killed_and_the_
         row.subject.command.as_deref(),
         Some("echo outlives >> outlives.txt")
     );
-    let before = outliving(&world);
+    let before = world.host.outliving();
     assert_eq!(before.len(), 1, "one opencode for the workspace");
 
     world.host.kill_9();
     phone.offline();
-    assert_eq!(outliving(&world), before, "it lives on");
+    assert_eq!(world.host.outliving(), before, "it lives on");
     world.host.restart();
     phone.network_changes();
     phone.synchronised();
@@ -77,7 +63,7 @@ fn a_permission_asked_of_opencode_is_answered_after_the_host_was_killed_and_the_
     });
     phone.completed(thread, 1);
     assert_eq!(world.text_of("outlives.txt").as_deref(), Some("outlives\n"));
-    assert_eq!(outliving(&world), before, "nothing else was started");
+    assert_eq!(world.host.outliving(), before, "nothing else was started");
     let mark = world.model.mark("outlives");
     assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
 
@@ -122,12 +108,7 @@ fn a_turn_that_ended_while_the_host_was_dead_is_completed_with_its_words_when_it
 
 /// What opencode says of its conversations, asked with what the host has recorded.
 fn status_of_opencode(world: &World) -> String {
-    let files = std::fs::read_dir(world.host.state().join("pids")).unwrap();
-    let file = files
-        .flatten()
-        .find(|file| file.path().extension().is_some_and(|ext| ext == "detached"))
-        .expect("its record is there");
-    let record: Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+    let record = world.host.detached().pop().expect("its record is there");
     let text = |field: &str| record[field].as_str().unwrap().to_owned();
     let output = Command::new("curl")
         .args(["-s", "-u", &format!("opencode:{}", text("secret"))])

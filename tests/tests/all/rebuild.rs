@@ -7,7 +7,7 @@ use pilothouse_tests::World;
 
 #[test]
 fn a_ledger_rebuilt_from_its_logs_is_the_one_that_was_kept_and_devices_go_on_with_it() {
-    let mut world = World::start();
+    let mut world = World::start_bound();
     let device = world.device("phone");
     let (first, row) = asked_to_run(&world, &device, "allowed", "echo allowed >> allowed.txt");
     device.accepted(&device.choose(&row, "accept"));

@@ -60,7 +60,7 @@ pub(crate) fn held(world: &World, marks: &[&str]) -> Vec<u64> {
 
 #[test]
 fn a_fork_from_an_earlier_run_knows_what_was_said_before_it_and_nothing_after() {
-    let mut world = World::start();
+    let mut world = World::start_bound();
     world.model.script("say", &json!([{"text": "Said."}]));
     let device = world.device("phone");
     let thread = device.new_thread("codex", Mode::Ask);
@@ -107,7 +107,7 @@ fn a_fork_from_an_earlier_run_knows_what_was_said_before_it_and_nothing_after() 
 
 #[test]
 fn a_rollback_makes_the_agent_forget_and_leaves_the_files() {
-    let mut world = World::start();
+    let mut world = World::start_bound();
     world.model.script("say", &json!([{"text": "Said."}]));
     world.model.script(
         "make",

@@ -43,6 +43,12 @@ impl Work {
         let Some(meta) = &state.meta else {
             return Ok(None);
         };
+        let mut requests = Vec::new();
+        for slot in &state.requests {
+            if let Some(BindingKey::Request { request, .. }) = reads.native_request_of(slot.id)? {
+                requests.push(request);
+            }
+        }
         Ok(Some(Served {
             thread,
             workspace: meta.workspace.clone(),
@@ -53,6 +59,7 @@ impl Work {
                 .unwrap_or_else(PathBuf::new),
             selection: meta.selection.clone(),
             conversation: conversation(reads, state)?,
+            requests,
         }))
     }
 

@@ -1,6 +1,7 @@
 //! The codec: bytes from codex in, events and frames for codex out. No clock, no process, no waiting.
 
 use super::{
+    items,
     lineage::Lineage,
     notifications,
     outgoing::{self, Call},
@@ -13,10 +14,10 @@ use crate::rpc::{
     asked::{AnswerProblem, Opened, PENDING_REQUESTS, Requests, request_id},
     bounded::Bounded,
     event,
-    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, text_of},
+    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, list, text_of},
 };
 use pilothouse_domain::{
-    Answer, NativeId, ProviderEventKind, Subject,
+    Answer, ItemContent, NativeId, ProviderEvent, ProviderEventKind, Subject,
     item::FileChange,
     provider::AccountLimit,
     provider_event::{NativePlace, Resolution},
@@ -259,7 +260,14 @@ impl Codec {
         if let (Call::TerminalsList { thread, items }, Ok(result)) = (&waiting.call, &result) {
             self.end_terminals(thread, items, result, out);
         }
+        let mut told = Vec::new();
         let reply = result.map_err(replies::call_error).and_then(|result| {
+            if let Call::TurnsList { thread, .. } | Call::LastTurn { thread, .. } = &waiting.call {
+                self.history(thread, &result);
+            }
+            if let Call::LastTurn { thread, told: true } = &waiting.call {
+                told = self.last_turn(thread, &result);
+            }
             let reply = replies::read(&waiting.call, &result, &self.lineage, |turn| {
                 waiting.active.as_ref() == Some(turn)
             });
@@ -273,6 +281,7 @@ impl Codec {
             }
             reply
         });
+        out.extend(told.into_iter().map(Received::Event));
         if let Ok(Reply::Thread(loaded)) = &reply {
             self.lineage.thread_opened(loaded.thread.clone());
             event(
@@ -282,6 +291,45 @@ impl Codec {
             );
         }
         out.push(Received::Reply { call: id, reply });
+    }
+
+    /// Takes over which turn goes on, and what stands in changes that a request may be about.
+    fn history(&mut self, thread: &NativeId, result: &Value) {
+        for turn in list(result, "data") {
+            let Some(id) = text_of(turn, "id").map(NativeId) else {
+                continue;
+            };
+            let goes_on = text_of(turn, "status").as_deref() == Some("inProgress");
+            self.lineage.turn_is(thread, &id, goes_on);
+            for item in list(turn, "items").iter().filter(|_| goes_on) {
+                if let (Some(id), ItemContent::FileChange { changes }) =
+                    (text_of(item, "id").map(NativeId), items::content(item))
+                {
+                    self.patches.insert(patch_key(thread, &id), changes);
+                }
+            }
+        }
+    }
+
+    /// The newest turn of a subagent's conversation, which may have ended unseen.
+    fn last_turn(&mut self, thread: &NativeId, result: &Value) -> Vec<ProviderEvent> {
+        let Some(turn) = list(result, "data").first() else {
+            return Vec::new();
+        };
+        let mut events = replies::turn_events(thread, turn, &self.lineage);
+        if let Some((status, _)) = replies::turn_end(turn)
+            && let Some(place) = self.lineage.close_child(thread)
+        {
+            let child = thread.clone();
+            let kind = ProviderEventKind::ChildClosed { child, status };
+            events.push(ProviderEvent { place, kind });
+        }
+        events
+    }
+
+    /// Links a subagent's conversation to the one that began it.
+    pub(super) fn adopt(&mut self, child: &NativeId, parent: &NativeId) {
+        self.lineage.adopt(child, parent);
     }
 
     fn ask(&mut self, id: Value, method: &str, params: &Value, out: &mut Vec<Received>) {

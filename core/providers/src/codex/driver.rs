@@ -1,6 +1,7 @@
 //! The thin driver: the adapter contract over one [`Session`].
 
 use super::{
+    adapter::Deadlines,
     codec::Codec,
     outgoing::Call,
     profile::{self, Permissions},
@@ -8,12 +9,11 @@ use super::{
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Escalation, EventSender, Forking, History, Interrupting, Launch,
-        OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, Reverting,
-        SendError, SendTurn, StartError, Steering, TurnAccepted,
+        AgentRuntime, Compacting, Escalation, Forking, History, Interrupting, OpenError,
+        OpenThread, RespondError, Response, Reverting, SendError, SendTurn, StartError, Steering,
+        TurnAccepted,
     },
     picture,
-    process::{BoundProcess, Life, StopTimers},
     rpc::{
         CallFailure as _,
         session::{STDERR_SHOWN, Session, lock},
@@ -21,7 +21,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
-    AgentName, Capabilities, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
+    AgentName, Capabilities, CapabilityFlag, CapabilityValue, NativeId, ProviderEvent,
     ProviderEventKind,
     provider::OfferedModel,
     provider_event::NativePlace,
@@ -31,127 +31,12 @@ use pilothouse_domain::{
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
-use tokio::sync::oneshot;
-
-/// How long codex may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deadlines {
-    /// For its handshake. The first start in a new home took 1.5 s.
-    pub handshake: Duration,
-    /// For an ordinary call.
-    pub call: Duration,
-    /// For confirming an answer, before it counts as written.
-    pub confirm: Duration,
-    /// For taking an interrupt, before a signal is the next step.
-    pub interrupt: Duration,
-    /// For ending.
-    pub stop: StopTimers,
-    /// For a sign of life while it works.
-    pub life: Life,
-}
-
-impl Default for Deadlines {
-    fn default() -> Self {
-        Self {
-            handshake: Duration::from_secs(20),
-            call: Duration::from_secs(60),
-            confirm: Duration::from_secs(10),
-            interrupt: Duration::from_secs(10),
-            stop: StopTimers::default(),
-            life: Life::default(),
-        }
-    }
-}
-
-/// The codex family.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CodexAdapter {
-    deadlines: Deadlines,
-}
-
-impl CodexAdapter {
-    /// With the usual deadlines.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// With other deadlines.
-    pub fn with_deadlines(deadlines: Deadlines) -> Self {
-        Self { deadlines }
-    }
-
-    async fn start_session(
-        &self,
-        launch: Launch,
-        events: EventSender,
-    ) -> Result<Arc<dyn AgentRuntime>, StartError> {
-        // `command = ["codex"]` names the program only; anything longer is taken as it is.
-        let arguments: &[&str] = if launch.command.len() == 1 {
-            &["app-server"]
-        } else {
-            &[]
-        };
-        let started = BoundProcess::start(&launch, arguments).await?;
-        let (ready, first) = oneshot::channel();
-        let session = Session::start(
-            started,
-            Codec::new(),
-            profile::capabilities(),
-            launch.incarnation,
-            (self.deadlines.stop, self.deadlines.life),
-            events,
-            first,
-        );
-        // From here on dropping it, also by cancelling this start, kills the process.
-        let runtime = CodexRuntime {
-            session,
-            threads: Mutex::default(),
-            models: Mutex::default(),
-            deadlines: self.deadlines,
-        };
-        match runtime.handshake().await {
-            Ok(first_events) => {
-                // If the reader is gone, the process is, and the first call will say so.
-                let _ = ready.send(first_events);
-                Ok(Arc::new(runtime))
-            }
-            Err(error) => {
-                drop(ready);
-                runtime.session.stop().await;
-                Err(runtime.handshake_error(&launch.agent, &error).await)
-            }
-        }
-    }
-}
-
-impl ProviderAdapter for CodexAdapter {
-    fn family(&self) -> &'static str {
-        "codex"
-    }
-
-    fn profile(&self) -> Capabilities {
-        profile::capabilities()
-    }
-
-    fn modes(&self) -> Vec<Mode> {
-        Mode::ALL.to_vec()
-    }
-
-    fn sharing(&self) -> ProcessSharing {
-        ProcessSharing::PerAgent
-    }
-
-    fn start(
-        &self,
-        launch: Launch,
-        events: EventSender,
-    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
-        Box::pin(self.start_session(launch, events))
-    }
-}
 
 /// What is known of a loaded conversation.
 #[derive(Debug, Clone, Default)]
@@ -168,6 +53,10 @@ pub(super) struct CodexRuntime {
     threads: Mutex<BTreeMap<NativeId, Loaded>>,
     models: Mutex<Vec<OfferedModel>>,
     pub(super) deadlines: Deadlines,
+    /// It was at work before this connection.
+    goes_on: bool,
+    /// Something that was taken up again waited for a person.
+    waits: AtomicBool,
 }
 
 impl Drop for CodexRuntime {
@@ -177,7 +66,27 @@ impl Drop for CodexRuntime {
 }
 
 impl CodexRuntime {
-    async fn handshake(&self) -> Result<Vec<ProviderEvent>, CallError> {
+    pub(super) fn new(session: Arc<Session<Codec>>, goes_on: bool, deadlines: Deadlines) -> Self {
+        Self {
+            session,
+            threads: Mutex::default(),
+            models: Mutex::default(),
+            deadlines,
+            goes_on,
+            waits: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes whether a conversation that is taken up again waits for a person.
+    pub(super) fn note_waiting(&self, waits: bool) {
+        self.waits.fetch_or(waits, Ordering::AcqRel);
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
+    }
+
+    pub(super) async fn handshake(&self) -> Result<Vec<ProviderEvent>, CallError> {
         let deadlines = self.deadlines;
         let hello = Call::Initialize {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -252,7 +161,7 @@ impl CodexRuntime {
         .collect())
     }
 
-    async fn handshake_error(&self, agent: &AgentName, error: &CallError) -> StartError {
+    pub(super) async fn handshake_error(&self, agent: &AgentName, error: &CallError) -> StartError {
         let process = &self.session.process;
         let stderr = process.stderr();
         stderr.finished(Duration::from_millis(500)).await;
@@ -283,8 +192,15 @@ impl CodexRuntime {
                 permissions,
             },
         };
-        self.load(call, &open.cwd, permissions, open.resume.as_ref())
-            .await
+        let subagents = match &open.resume {
+            Some(thread) if self.goes_on => self.look_back(thread).await,
+            _ => Vec::new(),
+        };
+        let thread = self
+            .load(call, &open.cwd, permissions, open.resume.as_ref())
+            .await?;
+        self.join(subagents).await;
+        Ok(thread)
     }
 
     /// Makes a call that loads a conversation; `known` is one that has to be there for it.
@@ -324,6 +240,7 @@ impl CodexRuntime {
                 "codex loaded a conversation with other settings than asked for; the next turn sets them"
             );
         }
+        self.note_waiting(loaded.waits);
         let mut threads = lock(&self.threads);
         let known = threads.entry(loaded.thread.clone()).or_default();
         known.cwd = elsewhere.then(|| cwd.to_owned());
@@ -449,6 +366,10 @@ impl AgentRuntime for CodexRuntime {
     fn history(&self) -> Option<&dyn History> {
         self.offers(CapabilityFlag::ReadThreadSnapshot)
             .then_some(self as &dyn History)
+    }
+
+    fn pending<'r>(&'r self, expected: &'r [NativeId]) -> BoxFuture<'r, Option<Vec<NativeId>>> {
+        Box::pin(async { Some(self.asked_again(expected).await) })
     }
 
     fn reverting(&self) -> Option<&dyn Reverting> {

@@ -30,6 +30,8 @@ pub(crate) struct Lineage {
     active: Bounded<NativeId>,
     /// Conversations that we opened.
     opened: Bounded<()>,
+    /// Turns that were seen to end.
+    ended: Bounded<()>,
 }
 
 impl Lineage {
@@ -39,6 +41,7 @@ impl Lineage {
             turns: Bounded::new(REMEMBERED),
             active: Bounded::new(REMEMBERED),
             opened: Bounded::new(REMEMBERED),
+            ended: Bounded::new(REMEMBERED),
         }
     }
 
@@ -109,8 +112,25 @@ impl Lineage {
         Some(known.parent.clone())
     }
 
+    /// Links a conversation to the one that began it, as codex says it of both.
+    pub(crate) fn adopt(&mut self, child: &NativeId, parent: &NativeId) {
+        let turn = self.active_turn(parent).cloned();
+        let parent = self.place(Some(parent.clone()), turn);
+        self.open_child(child, &parent);
+    }
+
+    /// Takes over what the history says of a turn. One that was seen to end does not begin again.
+    pub(crate) fn turn_is(&mut self, thread: &NativeId, turn: &NativeId, goes_on: bool) {
+        if !goes_on {
+            self.turn_ended(thread, turn);
+        } else if !self.ended.contains(turn) {
+            self.turn_started(thread, turn, None);
+        }
+    }
+
     /// A turn ended.
     pub(crate) fn turn_ended(&mut self, thread: &NativeId, turn: &NativeId) {
+        self.ended.insert(turn.clone(), ());
         if self.active.get(thread) == Some(turn) {
             self.active.remove(thread);
         }

@@ -1,8 +1,10 @@
-//! The codex family: `codex app-server` on stdio, one process per agent instance.
+//! The codex family: `codex app-server`, one process per agent instance, on a Unix socket so that it outlives the host, or on
+//! stdio where its command says so.
 //!
 //! [`Codec`] is sans-I/O: bytes in, events and frames out. [`CodexAdapter`] is the thin driver around it. What codex does is
 //! measured in `docs/agents-probes.md`; texts and shapes are pinned to [`profile::MEASURED_VERSION`].
 
+mod adapter;
 mod codec;
 mod driver;
 mod elicitation;
@@ -14,16 +16,18 @@ mod options;
 mod outgoing;
 mod passed_over;
 pub mod profile;
+mod rejoin;
 mod replies;
 mod requests;
+mod socket;
 mod terminals;
 
 pub use crate::rpc::{
     asked::{AnswerProblem, PENDING_REQUESTS},
     frames::{FRAME_LIMIT, RAW_LIMIT},
 };
+pub use adapter::{CodexAdapter, Deadlines};
 pub use codec::{Codec, Received};
-pub use driver::{CodexAdapter, Deadlines};
 pub use outgoing::Call;
 pub use passed_over::{PASSED_OVER, Passed};
 pub use profile::Permissions;

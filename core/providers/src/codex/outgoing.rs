@@ -63,10 +63,24 @@ pub enum Call {
         /// Of which conversation.
         thread: NativeId,
     },
-    /// A conversation's status.
+    /// A conversation's status and whose it is.
     ThreadRead {
         /// Which.
         thread: NativeId,
+    },
+    /// The conversations that the process has loaded.
+    ThreadsLoaded,
+    /// Makes a loaded conversation tell this connection what goes on in it, as it is.
+    ThreadJoin {
+        /// Which.
+        thread: NativeId,
+    },
+    /// The newest turn of a conversation with its items.
+    LastTurn {
+        /// Of which conversation.
+        thread: NativeId,
+        /// Whether it is told as events; otherwise it only is remembered.
+        told: bool,
     },
     /// The last turns with their items, newest first.
     TurnsList {
@@ -159,7 +173,9 @@ impl Call {
             Self::ThreadRevert { .. } => "thread/revert",
             Self::CompactStart { .. } => "thread/compact/start",
             Self::ThreadRead { .. } => "thread/read",
-            Self::TurnsList { .. } => "thread/turns/list",
+            Self::ThreadsLoaded => "thread/loaded/list",
+            Self::ThreadJoin { .. } => "thread/resume",
+            Self::TurnsList { .. } | Self::LastTurn { .. } => "thread/turns/list",
             Self::ItemsList { .. } => "thread/items/list",
             Self::TurnStart { .. } => "turn/start",
             Self::TurnSteer { .. } => "turn/steer",
@@ -177,7 +193,9 @@ impl Call {
                 "clientInfo": {"name": "pilothouse", "title": "Pilothouse", "version": version},
                 "capabilities": {"experimentalApi": true, "requestAttestation": false},
             }),
-            Self::ModelList | Self::AccountRead | Self::Foreign { .. } => json!({}),
+            Self::ModelList | Self::AccountRead | Self::ThreadsLoaded | Self::Foreign { .. } => {
+                json!({})
+            }
             Self::ThreadStart {
                 cwd,
                 model,
@@ -230,17 +248,13 @@ impl Call {
             }
             Self::CompactStart { thread } => json!({"threadId": thread}),
             Self::ThreadRead { thread } => json!({"threadId": thread, "includeTurns": false}),
+            Self::ThreadJoin { thread } => json!({"threadId": thread, "excludeTurns": true}),
+            Self::LastTurn { thread, .. } => turns(thread, 1, &None),
             Self::TurnsList {
                 thread,
                 limit,
                 cursor,
-            } => json!({
-                "threadId": thread,
-                "limit": limit,
-                "cursor": cursor,
-                "sortDirection": "desc",
-                "itemsView": "full",
-            }),
+            } => turns(thread, *limit, cursor),
             Self::ItemsList {
                 thread,
                 turn,
@@ -300,6 +314,16 @@ impl Call {
             }
         }
     }
+}
+
+fn turns(thread: &NativeId, limit: u32, cursor: &Option<String>) -> Value {
+    json!({
+        "threadId": thread,
+        "limit": limit,
+        "cursor": cursor,
+        "sortDirection": "desc",
+        "itemsView": "full",
+    })
 }
 
 /// The words first, then the pictures in their order.

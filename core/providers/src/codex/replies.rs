@@ -3,7 +3,7 @@
 use super::{items, lineage::Lineage, outgoing::Call};
 use crate::rpc::{
     CallFailure,
-    frames::{RpcError, cut, list, text_of},
+    frames::{RpcError, cut, list, text_of, texts},
 };
 use pilothouse_domain::{
     ItemStatus, NativeId, ProviderEvent, ProviderEventKind,
@@ -43,6 +43,17 @@ pub enum Reply {
         /// Where the next page begins.
         next: Option<String>,
     },
+    /// The conversations that are loaded.
+    Threads(Vec<NativeId>),
+    /// Whose a conversation is, and what goes on in it.
+    Kin {
+        /// The one that began it, if it is a subagent's.
+        parent: Option<NativeId>,
+        /// The one at the top of all that it belongs to.
+        root: NativeId,
+        /// Whether it waits for a person.
+        waits: bool,
+    },
     /// Taken.
     Done,
 }
@@ -62,6 +73,8 @@ pub struct LoadedThread {
     pub cwd: String,
     /// The model in force.
     pub model: String,
+    /// Whether it waits for a person.
+    pub waits: bool,
 }
 
 /// Why a call gave nothing.
@@ -189,6 +202,7 @@ pub(crate) fn read(
                 reviewer: text_of(result, "approvalsReviewer").unwrap_or_default(),
                 cwd: text_of(result, "cwd").unwrap_or_default(),
                 model: text_of(result, "model").unwrap_or_default(),
+                waits: waits(&result["thread"]),
             }))
         }
         Call::TurnStart { .. } => {
@@ -207,7 +221,20 @@ pub(crate) fn read(
                 .collect(),
             next: text_of(result, "nextCursor"),
         }),
-        Call::ThreadRead { .. }
+        Call::ThreadsLoaded => Ok(Reply::Threads(
+            texts(result, "data").into_iter().map(NativeId).collect(),
+        )),
+        Call::ThreadRead { .. } => {
+            let thread = &result["thread"];
+            let id = |key: &str| text_of(thread, key).map(NativeId);
+            Ok(Reply::Kin {
+                parent: id("parentThreadId"),
+                root: id("sessionId").ok_or_else(unreadable)?,
+                waits: waits(thread),
+            })
+        }
+        Call::ThreadJoin { .. }
+        | Call::LastTurn { .. }
         | Call::ThreadRevert { .. }
         | Call::CompactStart { .. }
         | Call::ItemsList { .. }
@@ -217,6 +244,11 @@ pub(crate) fn read(
         | Call::TerminalEnd { .. }
         | Call::Foreign { .. } => Ok(Reply::Done),
     }
+}
+
+/// Whether a conversation's status says that it waits for a person.
+fn waits(thread: &Value) -> bool {
+    !list(&thread["status"], "activeFlags").is_empty()
 }
 
 fn model(model: &Value) -> Option<OfferedModel> {
@@ -234,7 +266,11 @@ fn model(model: &Value) -> Option<OfferedModel> {
 }
 
 /// A turn of history as the events that ingest takes as an upsert.
-fn turn_events(thread: &NativeId, turn: &Value, lineage: &Lineage) -> Vec<ProviderEvent> {
+pub(crate) fn turn_events(
+    thread: &NativeId,
+    turn: &Value,
+    lineage: &Lineage,
+) -> Vec<ProviderEvent> {
     let Some(id) = text_of(turn, "id").map(NativeId) else {
         return Vec::new();
     };
@@ -254,7 +290,9 @@ fn turn_events(thread: &NativeId, turn: &Value, lineage: &Lineage) -> Vec<Provid
         };
         let content = items::content(item);
         let client_id = text_of(item, "clientId");
-        match (items::ended_as(item), &ended) {
+        // In a turn that goes on, a message that is still being written has no end yet.
+        let open = item.get("completedAtMs").is_some_and(Value::is_null);
+        match (items::ended_as(item).filter(|_| !open), &ended) {
             (None, None) => push(ProviderEventKind::ItemOpened {
                 item: id,
                 content,

@@ -409,11 +409,11 @@ impl AgentRuntime for OpencodeRuntime {
         Some(self)
     }
 
-    fn pending(&self) -> Option<Vec<NativeId>> {
-        Some(
-            self.link
-                .with_codec(|codec| codec.pending_requests().cloned().collect()),
-        )
+    fn pending<'r>(&'r self, _expected: &'r [NativeId]) -> BoxFuture<'r, Option<Vec<NativeId>>> {
+        let known = self
+            .link
+            .with_codec(|codec| codec.pending_requests().cloned().collect());
+        Box::pin(std::future::ready(Some(known)))
     }
 
     fn forking(&self) -> Option<&dyn Forking> {

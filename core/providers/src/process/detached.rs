@@ -57,6 +57,9 @@ pub struct DetachedRecord {
     pub endpoint: String,
     /// What it takes as proof.
     pub secret: String,
+    /// A directory of its own, which goes when it has ended.
+    #[serde(default)]
+    pub dir: Option<PathBuf>,
 }
 
 impl DetachedRecord {
@@ -68,6 +71,14 @@ impl DetachedRecord {
     /// Whether the process that it names is still that process.
     pub fn is_alive(&self) -> bool {
         self.process.is_alive()
+    }
+
+    /// Removes what an ended process leaves behind, but for the record.
+    pub fn clean(&self) {
+        let _ = fs::remove_file(&self.output);
+        if let Some(dir) = &self.dir {
+            let _ = fs::remove_dir_all(dir);
+        }
     }
 
     /// Written aside and renamed, so that it is whole or not there, and readable for its user only.
@@ -92,7 +103,7 @@ pub struct DetachedProcess {
     alive: Arc<Mutex<bool>>,
     exit: watch::Receiver<Option<Exit>>,
     output: Arc<StderrRing>,
-    record: Mutex<DetachedRecord>,
+    record: Arc<Mutex<DetachedRecord>>,
     path: PathBuf,
 }
 
@@ -183,6 +194,7 @@ impl DetachedProcess {
             output: output.clone(),
             endpoint: String::new(),
             secret: secret.to_owned(),
+            dir: None,
         });
         let alive = Arc::new(Mutex::new(true));
         let (ended, exit) = watch::channel(None);
@@ -247,8 +259,9 @@ impl DetachedProcess {
             .env
             .insert("AGENT_PASSWORD".to_owned(), record.secret.clone());
         let output = Arc::new(StderrRing::new(launch_redactor(&launch)));
+        let record = Arc::new(Mutex::new(record));
         tokio::spawn(follow(
-            record.output.clone(),
+            Arc::clone(&record),
             Arc::clone(&output),
             exit.clone(),
         ));
@@ -257,7 +270,7 @@ impl DetachedProcess {
             alive,
             exit,
             output,
-            record: Mutex::new(record),
+            record,
             path,
         }
     }
@@ -269,6 +282,17 @@ impl DetachedProcess {
     pub fn set_endpoint(&self, endpoint: &str) -> io::Result<()> {
         let mut record = lock(&self.record);
         record.endpoint = endpoint.to_owned();
+        record.write(&self.path)
+    }
+
+    /// Notes on disk that it listens on a socket in a directory of its own.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub fn set_socket(&self, socket: &Path) -> io::Result<()> {
+        let mut record = lock(&self.record);
+        record.endpoint = socket.to_string_lossy().into_owned();
+        record.dir = socket.parent().map(Path::to_owned);
         record.write(&self.path)
     }
 
@@ -354,7 +378,12 @@ fn pid_of(id: u32) -> io::Result<Pid> {
 }
 
 /// Reads what is added to its file, keeps the last of it, and keeps the file small.
-async fn follow(path: PathBuf, ring: Arc<StderrRing>, mut exit: watch::Receiver<Option<Exit>>) {
+async fn follow(
+    record: Arc<Mutex<DetachedRecord>>,
+    ring: Arc<StderrRing>,
+    mut exit: watch::Receiver<Option<Exit>>,
+) {
+    let path = lock(&record).output.clone();
     let mut read = 0;
     loop {
         let over = exit.borrow().is_some();
@@ -366,7 +395,7 @@ async fn follow(path: PathBuf, ring: Arc<StderrRing>, mut exit: watch::Receiver<
         }
         if over {
             ring.end();
-            let _ = fs::remove_file(&path);
+            lock(&record).clean();
             return;
         }
         tokio::select! {

@@ -10,6 +10,7 @@
 //! - What the process started in other groups and sessions is ended with it (`descendants`), however it ended.
 //! - stderr is always drained, into a ring of [`STDERR_RING`] bytes, and given out redacted only.
 
+pub(crate) mod agent;
 mod cpu;
 mod descendants;
 pub mod detached;

@@ -14,6 +14,7 @@ pub(crate) mod frames;
 pub(crate) mod growth;
 pub(crate) mod life;
 pub(crate) mod session;
+pub(crate) mod websocket;
 
 use asked::AnswerProblem;
 use pilothouse_domain::{

@@ -3,7 +3,10 @@
 use super::{CallFailure as _, Peer, Received, asked::AnswerProblem, frames::FRAME_LIMIT, life};
 use crate::{
     contract::{EventSender, RespondError, Response, RuntimeEvents},
-    process::{BoundProcess, Exit, Life, StopTimers},
+    process::{
+        Exit, Life, StopTimers,
+        agent::{AgentProcess, Channel},
+    },
 };
 use pilothouse_domain::{
     Capabilities, Incarnation, NativeId, ProviderEvent, ProviderEventKind,
@@ -18,8 +21,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    process::{ChildStdin, ChildStdout},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     sync::{Notify, mpsc, oneshot, watch},
 };
 
@@ -60,7 +62,7 @@ struct Waiting<P: Peer> {
 
 /// A running agent, shared by the contract's side and the tasks of its pipes.
 pub(crate) struct Session<P: Peer> {
-    pub(crate) process: BoundProcess,
+    pub(crate) process: AgentProcess,
     pub(crate) codec: Mutex<P>,
     pub(crate) capabilities: Mutex<Capabilities>,
     stop: StopTimers,
@@ -79,7 +81,7 @@ pub(crate) struct Session<P: Peer> {
 impl<P: Peer> Session<P> {
     /// Starts the tasks of the pipes. Events are held back until `ready` brings the first ones; if it is dropped, none is sent.
     pub(crate) fn start(
-        (process, pipes): (BoundProcess, crate::process::Pipes),
+        (process, channel): (impl Into<AgentProcess>, impl Into<Channel>),
         codec: P,
         capabilities: Capabilities,
         incarnation: Incarnation,
@@ -88,8 +90,9 @@ impl<P: Peer> Session<P> {
         ready: oneshot::Receiver<Vec<ProviderEvent>>,
     ) -> Arc<Self> {
         let (writer, lines) = mpsc::channel(WRITE_QUEUE);
+        let channel = channel.into();
         let session = Arc::new(Self {
-            process,
+            process: process.into(),
             codec: Mutex::new(codec),
             capabilities: Mutex::new(capabilities),
             stop,
@@ -112,13 +115,17 @@ impl<P: Peer> Session<P> {
             life,
             events.clone(),
         ));
-        tokio::spawn(write_lines(pipes.stdin, lines, session.closing.subscribe()));
+        tokio::spawn(write_lines(
+            channel.input,
+            lines,
+            session.closing.subscribe(),
+        ));
         let outlet = Outlet {
             session: Arc::clone(&session),
             events,
             held: Some(Held::default()),
         };
-        tokio::spawn(outlet.run(pipes.stdout, ready));
+        tokio::spawn(outlet.run(channel.output, ready));
         session
     }
 
@@ -233,7 +240,7 @@ impl<P: Peer> Session<P> {
 
 /// The writer's task: it owns the agent's input.
 async fn write_lines(
-    mut stdin: ChildStdin,
+    mut stdin: Box<dyn AsyncWrite + Send + Unpin>,
     mut lines: mpsc::Receiver<Line>,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -304,7 +311,7 @@ impl Held {
 impl<P: Peer> Outlet<P> {
     async fn run(
         mut self,
-        mut stdout: ChildStdout,
+        mut stdout: Box<dyn AsyncRead + Send + Unpin>,
         mut ready: oneshot::Receiver<Vec<ProviderEvent>>,
     ) {
         let session = Arc::clone(&self.session);

@@ -31,6 +31,7 @@ read l; echo '{"id":4,"result":{"thread":{"id":"t"},"approvalPolicy":"untrusted"
 
 fn quick() -> Deadlines {
     Deadlines {
+        ask_again: Duration::from_millis(300),
         handshake: PATIENCE,
         call: PATIENCE,
         confirm: PATIENCE,

@@ -188,7 +188,10 @@ async fn case_23_a_host_that_takes_up_a_running_opencode_shows_what_it_asks_befo
         (&second.request, &second.subject),
         (&first.request, &first.subject)
     );
-    assert_eq!(world.runtime.pending(), Some(vec![second.request.clone()]));
+    assert_eq!(
+        world.runtime.pending(&[]).await,
+        Some(vec![second.request.clone()])
+    );
     let past = world
         .runtime
         .history()

@@ -1,0 +1,223 @@
+//! Real codex as its own server, end to end: a process that outlives its host, with what it asks and what it does.
+
+use crate::stories::{asked_to_run, patches, says};
+use pilothouse_domain::{
+    Mode, RequestStatus, RunStatus, ThreadId, request::AnswerDelivery, request::RequestKind,
+};
+use pilothouse_engine::InboxRow;
+use pilothouse_tests::{Device, Setup, World, device::ids, until};
+use serde_json::json;
+use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
+
+/// The host dies and comes back; its codex lives on.
+fn next_life(world: &mut World, device: &Device) {
+    let before = world.host.outliving();
+    assert_eq!(before.len(), 1, "one codex for all threads");
+    world.host.kill_9();
+    device.offline();
+    assert_eq!(world.host.outliving(), before, "it lives on");
+    world.host.restart();
+    device.network_changes();
+    device.synchronised();
+}
+
+fn confirmed(device: &Device, thread: ThreadId, row: &InboxRow) {
+    device.status(thread, row.request, |status| match status {
+        RequestStatus::Answered {
+            delivery: AnswerDelivery::Confirmed,
+            ..
+        } => Some(()),
+        _ => None,
+    });
+}
+
+#[test]
+fn an_approval_asked_by_codex_is_answered_after_the_host_was_killed_and_the_command_runs_once() {
+    let mut world = World::start();
+    let (phone, tablet) = (world.device("phone"), world.device("tablet"));
+    let (thread, row) = asked_to_run(&world, &phone, "outlives", "echo outlives >> outlives.txt");
+    tablet.watch(thread);
+    let before = world.host.outliving();
+    let socket = PathBuf::from(&world.host.outliving_endpoint());
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert!(socket.as_os_str().len() < 100, "{}", socket.display());
+    assert_eq!(mode(&socket) & 0o077, 0, "only its user may connect");
+    assert_eq!(mode(socket.parent().unwrap()), 0o700);
+
+    next_life(&mut world, &phone);
+    // The same request, of the same run, still waits.
+    for device in [&phone, &tablet] {
+        device.network_changes();
+        device.synchronised();
+        assert_eq!(ids(&device.seen().inbox), [row.request]);
+    }
+    assert_eq!(world.text_of("outlives.txt"), None);
+    tablet.accepted(&tablet.choose(&row, "accept"));
+    confirmed(&phone, thread, &row);
+    phone.completed(thread, 1);
+    assert_eq!(world.text_of("outlives.txt").as_deref(), Some("outlives\n"));
+    assert_eq!(world.host.outliving(), before, "nothing else was started");
+    let mark = world.model.mark("outlives");
+    assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
+
+    // And the conversation goes on.
+    world.model.script("next", &says("Here I am."));
+    phone.accepted(&phone.say(thread, "and now? [[script:next]]"));
+    phone.completed(thread, 2);
+    phone.same_as(&world.host, thread);
+    tablet.same_as(&world.host, thread);
+    world.host.verify();
+    assert!(world.host.stop().success());
+    assert!(!socket.exists(), "a host that is stopped stops its codex");
+    assert!(!socket.parent().unwrap().exists());
+}
+
+#[test]
+fn an_answer_recorded_right_before_the_host_was_killed_is_given_to_codex_exactly_once() {
+    let mut world = World::start();
+    let device = world.device("phone");
+    for round in 0..4 {
+        let name = format!("kept-{round}");
+        let (thread, row) = asked_to_run(
+            &world,
+            &device,
+            &name,
+            &format!("echo {name} >> {name}.txt"),
+        );
+        let answered = device.choose(&row, "accept");
+        until("the host to record the answer", || {
+            let outcome = world.host.outcome(answered.command_id());
+            outcome.ok_or_else(|| "no outcome".to_owned())
+        });
+        next_life(&mut world, &device);
+        device.accepted(&answered);
+        device.completed(thread, 1);
+        device.status(thread, row.request, |status| {
+            let kept = matches!(
+                status,
+                RequestStatus::Answered {
+                    answer: Some(_),
+                    ..
+                }
+            );
+            kept.then_some(())
+        });
+        assert_eq!(
+            world.text_of(&format!("{name}.txt")),
+            Some(format!("{name}\n"))
+        );
+        assert_eq!(world.model.mark(&name).most_in_one_request, 1);
+        device.same_as(&world.host, thread);
+    }
+    world.host.verify();
+}
+
+#[test]
+fn a_patch_that_waits_shows_the_same_changes_after_the_host_was_killed() {
+    let mut world = World::start();
+    let device = world.device("phone");
+    world.model.script("patch", &patches(&["one.txt"]));
+    let thread = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(thread, "go [[script:patch]]"));
+    let row = device.asked(thread);
+    assert_eq!(row.kind, RequestKind::FileChange);
+    next_life(&mut world, &device);
+    let again = device.asked(thread);
+    assert_eq!(
+        (again.request, again.content_hash, again.one_tap_allowed),
+        (row.request, row.content_hash, row.one_tap_allowed)
+    );
+    device.accepted(&device.choose(&row, "accept"));
+    device.completed(thread, 1);
+    assert_eq!(world.text_of("one.txt").as_deref(), Some("patched\n"));
+    device.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn case_38_what_a_subagent_asks_is_answered_after_the_host_was_killed() {
+    let mut world = Setup::new()
+        .codex_arguments(&["-c", "features.multi_agent_v2=true"])
+        .start();
+    let device = world.device("phone");
+    world.model.script(
+        "parent",
+        &json!([
+            {"text": "Spawning.", "tools": [{"name": "spawn_agent", "namespace": "collaboration",
+                "args": {"task_name": "kid", "message": "child task [[script:kid]]", "fork_turns": "none"}}]},
+            {"text": "Waiting.", "tools": [{"name": "wait_agent", "namespace": "collaboration", "args": {"timeout_ms": 60000}}]},
+            {"text": "Parent done."},
+        ]),
+    );
+    world.model.script(
+        "kid",
+        &json!([
+            {"text": "Kid.", "tools": [{"name": "exec_command", "args": {"cmd": "echo kid >> kid.txt"}}]},
+            {"text": "Kid done."},
+        ]),
+    );
+    let thread = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(thread, "go [[script:parent]]"));
+    let row = device.asked(thread);
+    next_life(&mut world, &device);
+    assert_eq!(ids(&device.seen().inbox), [row.request]);
+    device.accepted(&device.choose(&row, "accept"));
+    confirmed(&device, thread, &row);
+    device.completed(thread, 1);
+    assert_eq!(world.text_of("kid.txt").as_deref(), Some("kid\n"));
+    let words = format!("{:?}", device.whole(thread));
+    assert!(
+        words.contains("Kid done.") && words.contains("Parent done."),
+        "{words}"
+    );
+    device.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn a_turn_of_codex_that_ended_while_the_host_was_dead_is_completed_with_its_words() {
+    let mut world = World::start();
+    let device = world.device("phone");
+    let thread = device.new_thread("codex", Mode::Ask);
+    world.model.script(
+        "long",
+        &json!([{"text": "one two three", "hold_after_text": "go-on"}, {"text": "never"}]),
+    );
+    device.accepted(&device.say(thread, "go [[script:long]]"));
+    world.model.reached("long", 1);
+    device.wait("its words", |seen| {
+        let timeline = seen.timelines.get(&thread)?;
+        format!("{timeline:?}").contains("one two").then_some(())
+    });
+    world.host.kill_9();
+    device.offline();
+    world.model.release("go-on");
+    until("codex to have written the end down", || {
+        match world.rollouts().contains("task_complete") {
+            true => Ok(()),
+            false => Err("it goes on".to_owned()),
+        }
+    });
+    world.host.restart();
+    device.network_changes();
+    device.completed(thread, 1);
+    let words = format!("{:?}", device.whole(thread));
+    assert!(words.contains("one two three"), "{words}");
+    device.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn a_stop_reaches_codex_after_its_host_was_killed() {
+    let mut world = World::start();
+    let device = world.device("phone");
+    let (thread, row) = asked_to_run(&world, &device, "stopped", "echo stopped >> stopped.txt");
+    next_life(&mut world, &device);
+    device.accepted(&device.interrupt(thread));
+    assert_eq!(device.ended(thread, 1).status, RunStatus::Interrupted);
+    device.status(thread, row.request, |status| {
+        matches!(status, RequestStatus::Withdrawn).then_some(())
+    });
+    assert_eq!(world.text_of("stopped.txt"), None);
+    world.host.verify();
+}
