@@ -60,6 +60,7 @@ impl Ingesting<'_> {
             && let ItemContent::FileChange { changes } = row.content
         {
             subject.changes = changes;
+            self.same_as_shown(&key, &mut subject);
         }
         let text = subject_text(&subject);
         let hash = ContentHash::of(&text);
@@ -131,6 +132,22 @@ impl Ingesting<'_> {
             self.bind(alias, target.clone());
         }
         self.bind(key, target);
+    }
+
+    /// A request that is asked again without the changes that it is about, which stand in its item only, is the one that was
+    /// shown with them.
+    fn same_as_shown(&mut self, key: &BindingKey, subject: &mut Subject) {
+        let Some(BindingTarget::Request { request, .. }) = self.target(key) else {
+            return;
+        };
+        let whole = Subject {
+            incomplete: false,
+            ..subject.clone()
+        };
+        let shown = self.state().request(request).map(|slot| slot.content);
+        if shown == Some(ContentHash::of(&subject_text(&whole)).mark()) {
+            *subject = whole;
+        }
     }
 
     /// Whether a request that is asked while it is open counts as a new one. A recorded answer is delivered again, to
