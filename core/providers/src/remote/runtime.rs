@@ -85,8 +85,8 @@ impl AgentRuntime for RemoteRuntime {
         Some(self)
     }
 
-    fn pending(&self) -> Option<Vec<NativeId>> {
-        Some(self.following.pending())
+    fn pending<'r>(&'r self, _expected: &'r [NativeId]) -> BoxFuture<'r, Option<Vec<NativeId>>> {
+        Box::pin(std::future::ready(Some(self.following.pending())))
     }
 
     fn forking(&self) -> Option<&dyn Forking> {
