@@ -222,3 +222,43 @@ fn a_stop_reaches_codex_after_its_host_was_killed() {
     assert_eq!(world.text_of("stopped.txt"), None);
     world.host.verify();
 }
+
+#[test]
+fn case_32_case_41_a_burst_of_refused_sign_ins_fails_the_runs_and_keeps_every_conversation() {
+    let world = World::start();
+    let device = world.device("phone");
+    world
+        .model
+        .script("refused", &json!([{"error": {"status": 401}}]));
+    world.model.script("back", &says("I am back."));
+    let threads: Vec<_> = (0..3)
+        .map(|number| {
+            let thread = device.new_thread("codex", Mode::Ask);
+            let text = format!("[[script:refused]] [[id:refused-{number}]]");
+            device.accepted(&device.say(thread, &text));
+            thread
+        })
+        .collect();
+    for thread in &threads {
+        assert_eq!(device.ended(*thread, 1).status, RunStatus::Failed);
+    }
+    let before = world.host.outliving();
+    assert_eq!(before.len(), 1);
+
+    // Signed in again: the same process goes on with the same conversations.
+    for (number, thread) in threads.into_iter().enumerate() {
+        let mark = format!("refused-{number}");
+        let refused = world.model.mark(&mark).requests;
+        device.accepted(&device.say(thread, "[[script:back]]"));
+        device.completed(thread, 2);
+        let mark = world.model.mark(&mark);
+        assert_eq!(
+            (mark.requests, mark.most_in_one_request),
+            (refused + 1, 1),
+            "what was said before is part of it"
+        );
+        device.same_as(&world.host, thread);
+    }
+    assert_eq!(world.host.outliving(), before);
+    world.host.verify();
+}

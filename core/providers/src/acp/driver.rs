@@ -425,7 +425,7 @@ impl AgentRuntime for AcpRuntime {
     }
 
     fn process_id(&self) -> Option<u32> {
-        (!self.session.process.has_exited()).then(|| self.session.process.id())
+        self.session.process.id()
     }
 
     fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {

@@ -433,9 +433,7 @@ impl AgentRuntime for ClaudeRuntime {
     }
 
     fn process_id(&self) -> Option<u32> {
-        let process = self.process();
-        let bound = &process.session.process;
-        (!bound.has_exited()).then(|| bound.id())
+        self.process().session.process.id()
     }
 
     fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {

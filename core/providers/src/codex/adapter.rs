@@ -82,7 +82,7 @@ impl CodexAdapter {
     }
 
     /// Takes the handshake of a process that was started, or that was at work before (`goes_on`).
-    async fn converse(
+    pub(super) async fn converse(
         &self,
         launch: Launch,
         started: (impl Into<AgentProcess>, impl Into<Channel>),

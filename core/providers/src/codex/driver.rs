@@ -14,6 +14,7 @@ use crate::{
         TurnAccepted,
     },
     picture,
+    process::agent::AgentProcess,
     rpc::{
         CallFailure as _,
         session::{STDERR_SHOWN, Session, lock},
@@ -175,8 +176,16 @@ impl CodexRuntime {
         }
     }
 
+    /// A directory can be looked at only where codex runs on this machine.
+    pub(super) fn check_place(&self, cwd: &Path) -> Result<(), OpenError> {
+        match &self.session.process {
+            AgentProcess::Far(_) => Ok(()),
+            AgentProcess::Bound(_) | AgentProcess::Detached(_) => check_place(cwd),
+        }
+    }
+
     async fn open(&self, open: OpenThread) -> Result<NativeId, OpenError> {
-        check_place(&open.cwd)?;
+        self.check_place(&open.cwd)?;
         let permissions = Permissions::from(open.selection.mode);
         let (cwd, model) = (open.cwd.clone(), open.selection.model.clone());
         let call = match &open.resume {
@@ -251,6 +260,15 @@ impl CodexRuntime {
         let refused = |code, message: String| SendError::Refused {
             error: RunError { code, message },
         };
+        if let (AgentProcess::Far(_), Some(file)) =
+            (&self.session.process, send.attachments.first())
+        {
+            let problem = format!(
+                "`{}` cannot be brought to a codex elsewhere; nothing was sent",
+                file.name
+            );
+            return Err(refused(ErrorCode::Agent, problem));
+        }
         // Codex puts words in the place of a picture that it cannot read.
         picture::kinds(&send.attachments, "codex")
             .await
@@ -330,7 +348,7 @@ impl AgentRuntime for CodexRuntime {
     }
 
     fn process_id(&self) -> Option<u32> {
-        (!self.session.process.has_exited()).then(|| self.session.process.id())
+        self.session.process.id()
     }
 
     fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {
@@ -393,7 +411,7 @@ impl AgentRuntime for CodexRuntime {
 }
 
 /// Codex would start where there is nothing all the same, and fail at every command.
-pub(super) fn check_place(cwd: &Path) -> Result<(), OpenError> {
+fn check_place(cwd: &Path) -> Result<(), OpenError> {
     if cwd.is_dir() {
         return Ok(());
     }

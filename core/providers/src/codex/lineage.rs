@@ -59,6 +59,20 @@ impl Lineage {
         self.opened.insert(thread, ());
     }
 
+    /// By what name a turn of a conversation goes on: a review begins under a name of its own, and all that follows names its
+    /// root (docs/agents-probes.md, section 12).
+    pub(crate) fn name_of_turn(
+        &self,
+        thread: &NativeId,
+        turn: NativeId,
+        root_turn: Option<&NativeId>,
+    ) -> NativeId {
+        let root = root_turn.filter(|root| {
+            self.opened.contains(thread) && self.turns.get(root).is_none_or(|of| of == thread)
+        });
+        root.cloned().unwrap_or(turn)
+    }
+
     /// A turn began. Gives the place of the parent if its conversation thereby turned out to be a subagent's.
     pub(crate) fn turn_started(
         &mut self,
@@ -186,6 +200,23 @@ mod tests {
         lineage.thread_opened(id("root"));
         let place = lineage.place(Some(id("root")), None);
         assert!(!lineage.open_child(&id("root"), &place));
+    }
+
+    #[test]
+    fn a_review_ends_by_the_name_that_it_goes_by() {
+        let mut lineage = Lineage::new();
+        lineage.thread_opened(id("root"));
+        let turn = lineage.name_of_turn(&id("root"), id("inner"), Some(&id("review")));
+        assert_eq!(turn, id("review"));
+        lineage.turn_started(&id("root"), &turn, Some(&id("review")));
+        lineage.turn_ended(&id("root"), &id("review"));
+        assert_eq!(lineage.active_turn(&id("root")), None);
+        // A subagent's turn keeps its own: its root is another conversation's.
+        lineage.turn_started(&id("root"), &id("t1"), Some(&id("t1")));
+        assert_eq!(
+            lineage.name_of_turn(&id("kid"), id("t2"), Some(&id("t1"))),
+            id("t2")
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The codex family: `codex app-server`, one process per agent instance, on a Unix socket so that it outlives the host, or on
-//! stdio where its command says so.
+//! The codex family: `codex app-server`, one process per agent instance, on a Unix socket so that it outlives the host, on stdio
+//! where its command says so, or elsewhere, at the address of its WebSocket ([`FarCodexAdapter`]).
 //!
 //! [`Codec`] is sans-I/O: bytes in, events and frames out. [`CodexAdapter`] is the thin driver around it. What codex does is
 //! measured in `docs/agents-probes.md`; texts and shapes are pinned to [`profile::MEASURED_VERSION`].
@@ -8,6 +8,7 @@ mod adapter;
 mod codec;
 mod driver;
 mod elicitation;
+mod far;
 mod items;
 mod lineage;
 mod notifications;
@@ -28,6 +29,7 @@ pub use crate::rpc::{
 };
 pub use adapter::{CodexAdapter, Deadlines};
 pub use codec::{Codec, Received};
+pub use far::FarCodexAdapter;
 pub use outgoing::Call;
 pub use passed_over::{PASSED_OVER, Passed};
 pub use profile::Permissions;

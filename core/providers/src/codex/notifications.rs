@@ -104,6 +104,7 @@ fn turn_started(
     let turn = params.get("turn")?;
     let id = NativeId(text_of(turn, "id")?);
     let root = text_of(turn, "rootTurnId").map(NativeId);
+    let id = codec.lineage.name_of_turn(thread, id, root.as_ref());
     if let Some(parent) = codec.lineage.turn_started(thread, &id, root.as_ref()) {
         open_child(codec, thread, &parent, None, String::new(), out);
     }

@@ -1,7 +1,7 @@
 //! What codex offers beyond starting turns: steering, interrupting, reading back, forking, taking back, shortening.
 
 use super::{
-    driver::{CodexRuntime, check_place, open_error},
+    driver::{CodexRuntime, open_error},
     outgoing::Call,
     profile::Permissions,
     replies::{CallError, Reply},
@@ -83,7 +83,7 @@ impl CodexRuntime {
     }
 
     async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
-        check_place(&fork.cwd)?;
+        self.check_place(&fork.cwd)?;
         let permissions = Permissions::from(fork.selection.mode);
         let call = Call::ThreadFork {
             source: fork.source.clone(),

@@ -300,7 +300,7 @@ impl AgentRuntime for PiRuntime {
     }
 
     fn process_id(&self) -> Option<u32> {
-        (!self.session.process.has_exited()).then(|| self.session.process.id())
+        self.session.process.id()
     }
 
     fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {

@@ -1,9 +1,14 @@
-//! The process behind a conversation with an agent, whichever way it lives: bound to the host, or outliving it.
+//! The process behind a conversation with an agent, whichever way it lives: bound to the host, outliving it, or elsewhere.
 
-use super::{BoundProcess, Exit, Pipes, StderrRing, StopTimers, detached::DetachedProcess};
+use super::{
+    BoundProcess, Exit, Pipes, Redactor, StderrRing, StopTimers, detached::DetachedProcess,
+};
 use crate::contract::Escalation;
 use std::{io, sync::Arc};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+};
 
 /// An agent's process.
 #[derive(Debug)]
@@ -12,6 +17,32 @@ pub(crate) enum AgentProcess {
     Bound(BoundProcess),
     /// It outlives the host.
     Detached(DetachedProcess),
+    /// It runs elsewhere: here there is a connection only.
+    Far(FarEnd),
+}
+
+/// The near end of a connection with an agent elsewhere.
+#[derive(Debug)]
+pub(crate) struct FarEnd {
+    gone: watch::Sender<bool>,
+    said: Arc<StderrRing>,
+}
+
+impl FarEnd {
+    /// Of a connection that was made with a secret, which no message may show.
+    pub(crate) fn new(secret: &str) -> Self {
+        let secret = ("AGENT_TOKEN".to_owned(), secret.to_owned());
+        Self {
+            gone: watch::Sender::new(false),
+            said: Arc::new(StderrRing::new(Redactor::new([secret]))),
+        }
+    }
+
+    /// The connection is of no use any more.
+    fn end(&self) {
+        self.said.end();
+        self.gone.send_replace(true);
+    }
 }
 
 /// What is written to an agent and read from it.
@@ -44,12 +75,14 @@ impl From<Pipes> for Channel {
 }
 
 impl AgentProcess {
-    /// Its process id, which is its group's id too.
-    pub(crate) fn id(&self) -> u32 {
-        match self {
+    /// Its process id, which is its group's id too, while it lives on this machine.
+    pub(crate) fn id(&self) -> Option<u32> {
+        let id = match self {
             Self::Bound(process) => process.id(),
             Self::Detached(process) => process.id(),
-        }
+            Self::Far(_) => return None,
+        };
+        (!self.has_exited()).then_some(id)
     }
 
     /// What it wrote last, beside what it says in its protocol.
@@ -57,14 +90,20 @@ impl AgentProcess {
         match self {
             Self::Bound(process) => process.stderr(),
             Self::Detached(process) => process.output(),
+            Self::Far(far) => &far.said,
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended, or the connection with it.
     pub(crate) async fn exited(&self) -> Exit {
         match self {
             Self::Bound(process) => process.exited().await,
             Self::Detached(process) => process.exited().await,
+            Self::Far(far) => {
+                // The sender is here, so this cannot fail.
+                let _ = far.gone.subscribe().wait_for(|gone| *gone).await;
+                Exit { status: None }
+            }
         }
     }
 
@@ -73,14 +112,24 @@ impl AgentProcess {
         match self {
             Self::Bound(process) => process.has_exited(),
             Self::Detached(process) => process.has_exited(),
+            Self::Far(far) => *far.gone.borrow(),
         }
     }
 
-    /// A step of an interrupt beyond the protocol's own; `NotFound` once it has ended.
+    /// A step of an interrupt beyond the protocol's own; `NotFound` once it has ended. The last one ends a connection with an
+    /// agent elsewhere, which lives on.
     pub(crate) fn escalate(&self, step: Escalation) -> io::Result<()> {
         match self {
             Self::Bound(process) => process.escalate(step),
             Self::Detached(process) => process.escalate(step),
+            Self::Far(far) if step == Escalation::Kill => {
+                far.end();
+                Ok(())
+            }
+            Self::Far(_) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the agent runs elsewhere: no signal reaches it",
+            )),
         }
     }
 
@@ -89,6 +138,7 @@ impl AgentProcess {
         match self {
             Self::Bound(process) => process.stop(timers).await,
             Self::Detached(process) => process.stop(timers).await,
+            Self::Far(far) => far.end(),
         }
     }
 }

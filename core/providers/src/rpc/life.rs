@@ -57,7 +57,7 @@ pub(super) async fn watch<P: Peer>(
             continue;
         }
         let pid = session.process.id();
-        let ticks = tokio::task::spawn_blocking(move || ticks_of(pid)).await;
+        let ticks = tokio::task::spawn_blocking(move || pid.map_or(0, ticks_of)).await;
         let signs = (session.heard(), ticks.unwrap_or_default());
         if last != Some(signs) {
             (last, since, told) = (Some(signs), Instant::now(), false);

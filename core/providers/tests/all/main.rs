@@ -24,6 +24,7 @@ mod claude_real;
 mod claude_recordings;
 mod claude_whole;
 mod claude_world;
+mod codex_far;
 mod damaged;
 mod descendants;
 mod fuzz;

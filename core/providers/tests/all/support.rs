@@ -32,7 +32,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// codex's `TMPDIR`: a home beneath it gets no helper programs, and its sandbox then fails with an older bwrap
 /// (docs/agents-probes.md, section 7).
-const ELSEWHERE: &str = "/var/tmp";
+pub(crate) const ELSEWHERE: &str = "/var/tmp";
 
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -166,8 +166,15 @@ pub(crate) fn selection(mode: Mode) -> Selection {
 impl World {
     /// Starts codex; `scripts` maps a script's name to its steps.
     pub(crate) async fn start(scripts: Value) -> Self {
+        let (dir, model) = Self::prepare(&scripts);
+        let (runtime, events) = Self::launch_codex(&dir).await;
+        Self::around(dir, model, runtime, events)
+    }
+
+    /// A home, a workspace and a model.
+    pub(crate) fn prepare(scripts: &Value) -> (TempDir, Model) {
         let dir = tempfile::tempdir().unwrap();
-        let model = Model::start(&scripts, dir.path());
+        let model = Model::start(scripts, dir.path());
         let home = dir.path().join("home");
         let written = Command::new(root().join("scripts/agents"))
             .arg("home")
@@ -178,7 +185,16 @@ impl World {
             .unwrap();
         assert!(written.success());
         std::fs::create_dir(dir.path().join("workspace")).unwrap();
-        let (runtime, events) = Self::launch_codex(&dir).await;
+        (dir, model)
+    }
+
+    /// A codex that was started already.
+    pub(crate) fn around(
+        dir: TempDir,
+        model: Model,
+        runtime: Arc<dyn AgentRuntime>,
+        events: mpsc::Receiver<RuntimeEvents>,
+    ) -> Self {
         Self {
             runtime,
             events,
@@ -225,6 +241,15 @@ impl World {
     /// Another process over the same home.
     pub(crate) async fn restart(&mut self) {
         let (runtime, events) = Self::launch_codex(&self.dir).await;
+        self.goes_on_with(runtime, events);
+    }
+
+    /// What comes from now on comes from another runtime.
+    pub(crate) fn goes_on_with(
+        &mut self,
+        runtime: Arc<dyn AgentRuntime>,
+        events: mpsc::Receiver<RuntimeEvents>,
+    ) {
         self.runtime = runtime;
         self.events = events;
         self.next = self.seen.len();

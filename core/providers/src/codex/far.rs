@@ -1,0 +1,123 @@
+//! A codex elsewhere, at the address of its WebSocket (`codex app-server --listen ws://… --ws-auth capability-token …`).
+//!
+//! What was at work before this connection goes on, and is taken up as after the death of a host. When the connection is lost
+//! codex goes on, too; here it counts as gone until it is connected with again.
+
+use super::{CodexAdapter, Deadlines};
+use crate::{
+    contract::{AgentRuntime, EventSender, Launch, ProcessSharing, ProviderAdapter, StartError},
+    endpoint::Endpoint,
+    process::agent::{AgentProcess, FarEnd},
+    rpc::websocket::{self, UpgradeError},
+};
+use futures_util::future::BoxFuture;
+use pilothouse_domain::{Capabilities, Mode};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+/// How often a sign of life is given on a connection on which nothing else is said.
+const PING: Duration = Duration::from_secs(20);
+
+/// A codex that is reached over a network. Of a [`Launch`] only its agent and its incarnation are used.
+#[derive(Clone)]
+pub struct FarCodexAdapter {
+    endpoint: Endpoint,
+    token: String,
+    codex: CodexAdapter,
+    deadlines: Deadlines,
+}
+
+impl FarCodexAdapter {
+    /// The codex that listens at an address and takes a token; an empty one is not sent.
+    pub fn new(endpoint: Endpoint, token: String) -> Self {
+        Self::with_deadlines(endpoint, token, Deadlines::default())
+    }
+
+    /// With other deadlines.
+    pub fn with_deadlines(endpoint: Endpoint, token: String, deadlines: Deadlines) -> Self {
+        Self {
+            endpoint,
+            token,
+            codex: CodexAdapter::with_deadlines(deadlines),
+            deadlines,
+        }
+    }
+
+    async fn connect(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> Result<Arc<dyn AgentRuntime>, StartError> {
+        let failed = |problem: String| StartError::Handshake {
+            agent: launch.agent.clone(),
+            problem: format!("codex at {}: {problem}", self.endpoint.authority()),
+            stderr: String::new(),
+        };
+        let stream = self
+            .endpoint
+            .connect()
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
+        let authority = self.endpoint.authority();
+        let upgraded = websocket::upgrade(stream, &authority, token, Some(PING));
+        let channel = tokio::time::timeout(self.deadlines.handshake, upgraded)
+            .await
+            .map_err(|_| failed("it does not speak".to_owned()))?
+            .map_err(|error| match error {
+                UpgradeError::Unauthorized => {
+                    failed("it refuses the token; enter the one that it was started with".into())
+                }
+                error => failed(error.to_string()),
+            })?;
+        let process = AgentProcess::Far(FarEnd::new(&self.token));
+        self.codex
+            .converse(launch, (process, channel), true, events)
+            .await
+    }
+}
+
+impl std::fmt::Debug for FarCodexAdapter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FarCodexAdapter({:?})", self.endpoint)
+    }
+}
+
+impl ProviderAdapter for FarCodexAdapter {
+    fn family(&self) -> &'static str {
+        self.codex.family()
+    }
+
+    fn profile(&self) -> Capabilities {
+        self.codex.profile()
+    }
+
+    fn modes(&self) -> Vec<Mode> {
+        self.codex.modes()
+    }
+
+    fn sharing(&self) -> ProcessSharing {
+        self.codex.sharing()
+    }
+
+    fn start(
+        &self,
+        launch: Launch,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        Box::pin(self.connect(launch, events))
+    }
+
+    fn outlives_host(&self) -> bool {
+        true
+    }
+
+    /// There is no record of a codex elsewhere: it is connected with anew.
+    fn attach(
+        &self,
+        launch: Launch,
+        _record: PathBuf,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        Box::pin(self.connect(launch, events))
+    }
+}
