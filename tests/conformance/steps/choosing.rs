@@ -44,7 +44,7 @@ pub(super) fn model(lane: &mut Lane) -> Ended {
     let (before, _) = asked_last(lane);
     let offered = models(lane, thread);
     let name = |id: &str| id.rsplit('/').next().unwrap_or_default().to_owned();
-    // Some list their own choice under a name of its own.
+    // Some list their own choice under a name of its own, or a shorter one.
     let others = offered
         .iter()
         .filter(|model| !model.is_default && model.id != "default");
@@ -52,7 +52,7 @@ pub(super) fn model(lane: &mut Lane) -> Ended {
     let other = if offered.is_empty() {
         lane.agent.other_model().to_owned()
     } else {
-        let found = others.find(|id| name(id) != before);
+        let found = others.find(|id| !before.contains(&name(id)));
         found
             .unwrap_or_else(|| panic!("two models in {offered:?}"))
             .to_owned()
