@@ -74,7 +74,7 @@ impl Lab {
     fn config(&self, change: impl FnOnce(String) -> String) {
         let text = format!(
             "[host]\nname = \"lab\"\nlisten = \"{}\"\nallow_hosts = [\"studio.local\"]\n\n\
-             [agents.codex]\nprotocol = \"codex\"\ncommand = [\"codex\", \"app-server\"]\nenv = {{ CODEX_HOME = \"{}\" }}\n\n\
+             [agents.codex]\nprotocol = \"codex\"\ncommand = [\"codex\", \"app-server\", \"--stdio\"]\nenv = {{ CODEX_HOME = \"{}\" }}\n\n\
              [workspaces.app]\npath = \"{}\"\n",
             self.listen,
             self.path("codex-home").display(),

@@ -331,6 +331,7 @@ const LABELS: &[(&str, &str, &[&str])] = &[
             "assistant `Info: Request failed due` Completed",
             "assistant `Info: Request failed due` Completed",
             "assistant `Error: Failed to get res` Completed",
+            "error ModelService Failed",
         ],
     ),
     (
@@ -374,6 +375,7 @@ const LABELS: &[(&str, &str, &[&str])] = &[
             "run Failed (ModelService)",
             "user `go [[script:hermesacpe50` Completed",
             "assistant `API call failed after 3 ` Completed",
+            "error ModelService Failed",
         ],
     ),
     (
@@ -447,6 +449,7 @@ const LABELS: &[(&str, &str, &[&str])] = &[
             "run Failed (ModelService)",
             "user `go [[script:codexacpe500` Completed",
             "assistant `We’re currently experien` Completed",
+            "error ModelService Failed",
         ],
     ),
     (

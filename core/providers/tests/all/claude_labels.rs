@@ -176,6 +176,7 @@ pub(crate) const LABELS: &[(&str, &[&str])] = &[
             "user `go [[script:ce401]]` Completed",
             "error SignIn (tries again) Failed",
             "error SignIn (tries again) Failed",
+            "error SignIn Failed",
         ],
     ),
     (

@@ -411,6 +411,7 @@ const LABELS: &[(&str, &str, &[&str])] = &[
             "error SignIn (tries again) Failed",
             "error SignIn (tries again) Failed",
             "error SignIn (tries again) Failed",
+            "error SignIn Failed",
         ],
     ),
     (
@@ -432,6 +433,7 @@ const LABELS: &[(&str, &str, &[&str])] = &[
             "error ModelService (tries again) Failed",
             "error ModelService (tries again) Failed",
             "error ModelService (tries again) Failed",
+            "error ModelService Failed",
         ],
     ),
     (
