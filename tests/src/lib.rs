@@ -22,6 +22,8 @@ pub mod here;
 pub mod host;
 pub mod model;
 pub mod mount;
+#[path = "../support/opencode_home.rs"]
+mod opencode_home;
 pub mod picture;
 pub mod places;
 pub mod process;

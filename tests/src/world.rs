@@ -1,6 +1,9 @@
 //! A world for one test: everything that has to run, in a directory that goes away with it.
 
-use crate::{device::Device, host::Host, model::Model, places, proxy::Proxy};
+use crate::{
+    device::Device, host::Host, model::Model, opencode_home::needs_no_registry, places,
+    proxy::Proxy,
+};
 use std::{
     fmt::Write as _,
     fs,
@@ -9,8 +12,9 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// opencode's configuration: the scripted model and nothing else.
-const OPENCODE_CONFIG: &str = r#"{"autoupdate": false, "share": "disabled", "snapshot": false, "model": "local/scripted", "small_model": "local/scripted", "enabled_providers": ["local"], "provider": {"local": {"npm": "@ai-sdk/openai-compatible", "name": "Local", "options": {"baseURL": "http://127.0.0.1:{port}/v1", "apiKey": "sk-local"}, "models": {"scripted": {"name": "Scripted", "tool_call": true, "limit": {"context": 128000, "output": 8192}}, "scripted-2": {"name": "Scripted 2", "tool_call": true, "reasoning": true, "limit": {"context": 128000, "output": 8192}}}}}}"#;
+/// opencode's configuration: the scripted model, under two names, and nothing else. Titles are not made: what reaches the model
+/// is what was said.
+const OPENCODE_CONFIG: &str = r#"{"autoupdate": false, "share": "disabled", "snapshot": false, "model": "local/scripted", "small_model": "local/scripted", "enabled_providers": ["local"], "agent": {"title": {"disable": true}}, "provider": {"local": {"npm": "@ai-sdk/openai-compatible", "name": "Local", "options": {"baseURL": "http://127.0.0.1:{port}/v1", "apiKey": "sk-local"}, "models": {"scripted": {"name": "Scripted", "tool_call": true, "reasoning": true, "attachment": true, "modalities": {"input": ["text", "image"], "output": ["text"]}, "limit": {"context": 128000, "output": 8192}}, "scripted-2": {"name": "Scripted 2", "tool_call": true, "reasoning": true, "limit": {"context": 128000, "output": 8192}}}}}}"#;
 
 /// What a world is to have.
 #[derive(Default)]
@@ -251,6 +255,9 @@ impl Setup {
             let home = root.join(format!("home-of-{}", agent.name));
             places::agent_home(&home);
             let mut more = String::new();
+            if agent.protocol == "opencode" {
+                needs_no_registry(&home.join("config"));
+            }
             if agent.protocol == "pi" {
                 write_pi_home(&home, port);
                 if !self.sandboxes.is_empty() {

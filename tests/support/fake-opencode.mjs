@@ -8,6 +8,9 @@
 //   gone      once its stream was opened, cuts it and is never reached again, but lives
 //   deaf      takes everything but a prompt, which it never answers
 //   denies    refuses every call
+//   endless   works on a prompt and ends, and never says that it ended
+//   asks      asks before it goes on with a prompt, and never says so
+//   swallows  takes a prompt and never does anything about it
 import http from 'node:http';
 
 const mode = process.argv[2];
@@ -16,6 +19,34 @@ const json = (response, value, status = 200) => {
   response.end(JSON.stringify(value));
 };
 const session = { id: 'ses_1', directory: process.cwd(), permission: [], time: { created: 1 } };
+
+const messages = [];
+const streams = new Set();
+let working = {};
+const say = (type, properties) => {
+  for (const stream of streams) stream.write(`data: ${JSON.stringify({ payload: { type, properties } })}\n\n`);
+};
+const asked = {
+  id: 'per_1', sessionID: session.id, permission: 'bash', patterns: ['ls'], always: [], metadata: { command: 'ls' },
+};
+
+// Begins with a prompt, and in most modes does not tell all that comes of it.
+const work = (body) => {
+  const { messageID, parts } = JSON.parse(body);
+  const user = { id: messageID, sessionID: session.id, role: 'user', time: { created: 2 } };
+  const said = { ...parts[0], id: 'prt_1', sessionID: session.id, messageID };
+  messages.push({ info: user, parts: [said] });
+  say('message.updated', { sessionID: session.id, info: user });
+  say('message.part.updated', { sessionID: session.id, part: said });
+  working = { [session.id]: { type: 'busy' } };
+  say('session.status', { sessionID: session.id, status: { type: 'busy' } });
+  if (mode === 'asks') return;
+  const info = { id: `${messageID}~`, sessionID: session.id, role: 'assistant', parentID: messageID, time: { created: 3 } };
+  say('message.updated', { sessionID: session.id, info });
+  const text = { id: 'prt_2', sessionID: session.id, messageID: info.id, type: 'text', text: 'done', time: { start: 3, end: 4 } };
+  messages.push({ info: { ...info, time: { created: 3, completed: 4 } }, parts: [text] });
+  working = {};
+};
 
 // Writes pieces as fast as they are read.
 const flood = (response, piece) => {
@@ -28,6 +59,17 @@ const flood = (response, piece) => {
 
 const server = http.createServer((request, response) => {
   const path = new URL(request.url, 'http://x').pathname;
+  const { method } = request;
+  if (method === 'POST' && path.endsWith('/prompt_async') && mode !== 'deaf') {
+    let body = '';
+    request.on('data', (data) => (body += data));
+    request.on('end', () => {
+      response.writeHead(204);
+      response.end();
+      if (mode !== 'swallows') work(body);
+    });
+    return;
+  }
   request.resume();
   if (mode === 'silent') return;
   if (mode === 'denies') return json(response, { _tag: 'Denied', message: 'not today' }, 403);
@@ -38,9 +80,10 @@ const server = http.createServer((request, response) => {
     return flood(response, `["${'x'.repeat(1 << 20)}",`);
   }
   if (path === '/config/providers') return json(response, { providers: [] });
-  if (path === '/session/status') return json(response, {});
+  if (path === '/session/status') return json(response, working);
+  if (path === '/permission' && messages.length && mode === 'asks') return json(response, [asked]);
   if (path === '/permission' || path === '/question' || path.endsWith('/children')) return json(response, []);
-  if (path.endsWith('/message')) return json(response, []);
+  if (path.endsWith('/message')) return json(response, messages);
   if (path.endsWith('/prompt_async')) return;
   if (path === '/global/event') {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -50,6 +93,8 @@ const server = http.createServer((request, response) => {
       response.write('data: ');
       return flood(response, 'x'.repeat(1 << 20));
     }
+    streams.add(response);
+    response.on('close', () => streams.delete(response));
     if (mode === 'gone') {
       server.close();
       setTimeout(() => server.closeAllConnections(), 50);
@@ -65,3 +110,5 @@ else {
   });
 }
 if (mode === 'gone') setInterval(() => {}, 1000);
+// opencode's own come every 10 s.
+setInterval(() => say('server.heartbeat', {}), 50).unref();

@@ -96,7 +96,8 @@ pub(crate) fn find(pid_dir: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> V
                 let spec = agents.get(&record.agent)?;
                 let fits = spec.adapter.outlives_host()
                     && spec.adapter.family() == record.family
-                    && spec.command == record.command;
+                    && spec.command == record.command
+                    && spec.env == record.env;
                 fits.then(|| Survivor {
                     facts: SessionFacts {
                         agent: record.agent,

@@ -63,7 +63,8 @@ impl Deciding<'_> {
         }
     }
 
-    /// An agent that does not say what it offers is believed to take anything; it refuses by itself what it does not.
+    /// An agent that does not say what it offers, or offers more than is kept, is believed to take anything; it refuses by itself
+    /// what it does not.
     fn check_offered(&self, model: Option<&str>, effort: Option<&str>) -> Result<(), Refusal> {
         let models = &self.lookups.models;
         if models.is_empty() {
@@ -73,7 +74,7 @@ impl Deciding<'_> {
             None => models.iter().find(|offered| offered.is_default),
             Some(model) => {
                 let found = models.iter().find(|offered| offered.id == model);
-                if found.is_none() {
+                if found.is_none() && models.len() < limits::OFFERED_MODELS {
                     let ids = models.iter().map(|offered| offered.id.as_str());
                     return Err(Refusal::UnknownModel {
                         model: model.to_owned(),

@@ -3,7 +3,7 @@
 use crate::stories::says;
 use pilothouse_domain::{Mode, RequestStatus, RunStatus, ThreadId, request::AnswerDelivery};
 use pilothouse_engine::InboxRow;
-use pilothouse_tests::{Device, Setup, World, device::ids, until};
+use pilothouse_tests::{Device, Setup, World, device::ids, process, until};
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -135,4 +135,82 @@ fn a_stop_reaches_opencode_after_its_host_was_killed() {
     });
     assert_eq!(world.text_of("stopped.txt"), None);
     world.host.verify();
+}
+
+#[test]
+fn case_38_a_permission_asked_by_a_subagent_is_answered_after_the_host_was_killed() {
+    let mut world = world();
+    let phone = world.device("phone");
+    let thread = phone.new_thread("opencode", Mode::Ask);
+    world.model.script("kid", &runs("echo kid >> kid.txt"));
+    let task = json!({"name": "task", "args": {
+        "description": "kid task", "prompt": "do it [[script:kid]]", "subagent_type": "general"
+    }});
+    world.model.script(
+        "parent",
+        &json!([{"text": "I have it done.", "tools": [task]}, {"text": "It is done."}]),
+    );
+    phone.accepted(&phone.say(thread, "go [[script:parent]]"));
+    let row = phone.asked(thread);
+    let before = outliving(&world);
+    world.host.kill_9();
+    phone.offline();
+    world.host.restart();
+    phone.network_changes();
+    phone.synchronised();
+    assert_eq!(ids(&phone.seen().inbox), [row.request]);
+    phone.accepted(&phone.choose(&row, "once"));
+    phone.completed(thread, 1);
+    assert_eq!(world.text_of("kid.txt").as_deref(), Some("kid\n"));
+    assert_eq!(outliving(&world), before);
+    // It is one subagent, whatever life of the host saw it.
+    let subagents = phone
+        .whole(thread)
+        .into_iter()
+        .filter(|row| matches!(row.content, pilothouse_engine::RowContent::Subagent { .. }));
+    assert_eq!(subagents.count(), 1);
+    phone.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn an_opencode_that_is_configured_otherwise_when_its_host_is_back_is_ended_and_another_goes_on() {
+    let mut world = world();
+    let phone = world.device("phone");
+    let (thread, row) = asked_to_run(&world, &phone, "before", "echo before >> before.txt");
+    let before = outliving(&world);
+    world.host.kill_9();
+    phone.offline();
+    let file = world.host.config().to_owned();
+    let config = std::fs::read_to_string(&file).unwrap();
+    let changed = config.replace(
+        "OPENCODE_DISABLE_LSP_DOWNLOAD = \"1\"",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD = \"true\"",
+    );
+    assert_ne!(changed, config);
+    std::fs::write(&file, changed).unwrap();
+    world.host.restart();
+    for pid in &before {
+        process::gone(*pid);
+    }
+    phone.network_changes();
+    phone.status(thread, row.request, |status| {
+        matches!(status, RequestStatus::Lost { .. }).then_some(())
+    });
+    assert_eq!(phone.ended(thread, 1).status, RunStatus::Interrupted);
+    // Its conversation goes on in a process that is configured so.
+    world.model.script("next", &says("Here I am."));
+    phone.accepted(&phone.say(thread, "and now? [[script:next]]"));
+    phone.completed(thread, 2);
+    let after = outliving(&world);
+    assert!(after.len() == 1 && after != before, "{after:?}");
+    assert_eq!(world.text_of("before.txt"), None);
+
+    // A host that is stopped on purpose stops its agents.
+    phone.same_as(&world.host, thread);
+    world.host.stop();
+    for pid in after {
+        process::gone(pid);
+    }
+    assert!(outliving(&world).is_empty());
 }

@@ -51,6 +51,11 @@ fn case_43_by_pi_pictures_reach_the_model_whole() {
     reach_the_model_whole(&Setup::new().pi(&[]).start(), "pi");
 }
 
+#[test]
+fn case_43_by_opencode_pictures_reach_the_model_whole() {
+    reach_the_model_whole(&Setup::new().opencode().start(), "opencode");
+}
+
 fn reach_the_model_whole(world: &World, agent: &str) {
     world.model.script("say", &json!([{"text": "I see."}]));
     let device = world.device("phone");

@@ -1,12 +1,65 @@
-//! What is done with a thread as a whole, end to end on real codex: forked, rolled back, shortened.
+//! What is done with a thread as a whole, end to end on real agents: forked, rolled back, switched, shortened.
 
 use pilothouse_domain::{
     Mode, Refusal, RunId, RunStatus, ThreadId,
     command::{CommandBody, ForkWorkspace},
 };
 use pilothouse_engine::{Page, Prediction, Query, RowContent};
-use pilothouse_tests::{Cli, Device, World, process};
+use pilothouse_tests::{Cli, Device, Setup, World, process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+/// An agent that can do all of this, and how its tests speak with it.
+struct Able {
+    name: &'static str,
+    setup: fn(Setup) -> Setup,
+    /// The tool call of its model that runs a command.
+    runs: fn(&str) -> Value,
+    /// Its answers.
+    allow: &'static str,
+    refuse: &'static str,
+    /// A model that is not the usual one with an effort, the usual one with another, and one that it has not but nearly.
+    other: (&'static str, &'static str),
+    usual: (&'static str, &'static str, &'static str),
+    mistyped: &'static str,
+}
+
+const CODEX: Able = Able {
+    name: "codex",
+    setup: Setup::bound,
+    runs: |command| json!({"name": "exec_command", "args": {"cmd": command}}),
+    allow: "accept",
+    refuse: "decline",
+    other: ("gpt-5.6-luna", "max"),
+    usual: ("gpt-5.5", "high", "low"),
+    mistyped: "gpt-5.6-lunar",
+};
+
+const OPENCODE: Able = Able {
+    name: "opencode",
+    setup: Setup::opencode,
+    runs: |command| json!({"name": "bash", "args": {"command": command, "description": "try it"}}),
+    allow: "once",
+    refuse: "reject_and_go_on",
+    other: ("local/scripted-2", "high"),
+    usual: ("local/scripted", "medium", "low"),
+    mistyped: "local/scriptde-2",
+};
+
+impl Able {
+    fn world(&self) -> World {
+        let world = (self.setup)(Setup::new()).start();
+        world.model.script("say", &json!([{"text": "Said."}]));
+        world
+    }
+
+    /// A script that runs a command and then says a word.
+    fn script(&self, world: &World, name: &str, command: &str) {
+        let steps =
+            json!([{"text": "I make it.", "tools": [(self.runs)(command)]}, {"text": "Made."}]);
+        world.model.script(name, &steps);
+    }
+}
 
 pub(crate) fn prompt(mark: &str) -> String {
     format!("[[id:{mark}]] [[script:say]]")
@@ -42,6 +95,9 @@ pub(crate) fn next_life(world: &mut World, device: &Device) {
     assert!(!agents.is_empty(), "the agent runs as the host's child");
     world.host.kill_9();
     for agent in agents {
+        // Some live on.
+        let pid = i32::try_from(agent).ok().and_then(Pid::from_raw).unwrap();
+        let _ = kill_process(pid, Signal::KILL);
         process::gone(agent);
     }
     device.offline();
@@ -60,10 +116,18 @@ pub(crate) fn held(world: &World, marks: &[&str]) -> Vec<u64> {
 
 #[test]
 fn a_fork_from_an_earlier_run_knows_what_was_said_before_it_and_nothing_after() {
-    let mut world = World::start_bound();
-    world.model.script("say", &json!([{"text": "Said."}]));
+    forks_know_what_was_said_before_them(&CODEX);
+}
+
+#[test]
+fn a_fork_of_opencode_knows_what_was_said_before_it_and_nothing_after() {
+    forks_know_what_was_said_before_them(&OPENCODE);
+}
+
+fn forks_know_what_was_said_before_them(agent: &Able) {
+    let mut world = agent.world();
     let device = world.device("phone");
-    let thread = device.new_thread("codex", Mode::Ask);
+    let thread = device.new_thread(agent.name, Mode::Ask);
     let first = talk(&device, thread, 1, "one");
     talk(&device, thread, 2, "two");
     assert_eq!(held(&world, &["one", "two"]), [2, 1]);
@@ -107,21 +171,23 @@ fn a_fork_from_an_earlier_run_knows_what_was_said_before_it_and_nothing_after() 
 
 #[test]
 fn a_rollback_makes_the_agent_forget_and_leaves_the_files() {
-    let mut world = World::start_bound();
-    world.model.script("say", &json!([{"text": "Said."}]));
-    world.model.script(
-        "make",
-        &json!([
-            {"text": "I make it.", "tools": [{"name": "exec_command", "args": {"cmd": "echo made > made.txt"}}]},
-            {"text": "Made."}
-        ]),
-    );
+    rollbacks_are_forgotten(&CODEX);
+}
+
+#[test]
+fn a_rollback_makes_opencode_forget_and_leaves_the_files() {
+    rollbacks_are_forgotten(&OPENCODE);
+}
+
+fn rollbacks_are_forgotten(agent: &Able) {
+    let mut world = agent.world();
+    agent.script(&world, "make", "echo made > made.txt");
     let device = world.device("phone");
-    let thread = device.new_thread("codex", Mode::Ask);
+    let thread = device.new_thread(agent.name, Mode::Ask);
     talk(&device, thread, 1, "one");
     device.accepted(&device.say(thread, "[[id:two]] [[script:make]]"));
     let row = device.asked(thread);
-    device.accepted(&device.choose(&row, "accept"));
+    device.accepted(&device.choose(&row, agent.allow));
     device.completed(thread, 2);
     let second = device.ended(thread, 2).id;
     let third = talk(&device, thread, 3, "three");
@@ -160,16 +226,23 @@ fn a_rollback_makes_the_agent_forget_and_leaves_the_files() {
 
 #[test]
 fn model_effort_and_mode_are_switched_between_turns_and_reach_the_agent() {
-    let world = World::start();
-    world.model.script("say", &json!([{"text": "Said."}]));
+    what_is_selected_reaches(&CODEX);
+}
+
+#[test]
+fn model_effort_and_mode_are_switched_between_turns_and_reach_opencode() {
+    what_is_selected_reaches(&OPENCODE);
+}
+
+fn what_is_selected_reaches(agent: &Able) {
+    let world = agent.world();
     for name in ["asked", "free"] {
-        let cmd = format!("echo made > {name}.txt");
-        let tools = json!([{"name": "exec_command", "args": {"cmd": cmd}}]);
-        let steps = json!([{"text": "I make it.", "tools": tools}, {"text": "Made."}]);
-        world.model.script(name, &steps);
+        agent.script(&world, name, &format!("echo made > {name}.txt"));
     }
+    let (other, most) = agent.other;
+    let (usual, high, low) = agent.usual;
     let device = world.device("phone");
-    let thread = device.new_thread("codex", Mode::Ask);
+    let thread = device.new_thread(agent.name, Mode::Ask);
     let select = |model: Option<&str>, effort: Option<&str>, mode| {
         device.submit(
             Some(thread),
@@ -182,41 +255,43 @@ fn model_effort_and_mode_are_switched_between_turns_and_reach_the_agent() {
     };
     let chosen = |model: &str, effort: &str| {
         let asked = world.model.chosen().pop().unwrap();
+        // The service knows the model without the name of its provider.
+        let model = model.rsplit('/').next().unwrap();
         assert_eq!(asked, (model.to_owned(), Some(effort.to_owned())));
     };
     device.accepted(&device.say(thread, "[[script:asked]]"));
     let row = device.asked(thread);
-    device.accepted(&device.choose(&row, "accept"));
+    device.accepted(&device.choose(&row, agent.allow));
     device.completed(thread, 1);
 
-    // What codex said at its start is what a choice is checked against, on the device already.
-    let wrong = select(Some("gpt-5.6-lunar"), None, Mode::Ask);
+    // What the agent said at its start is what a choice is checked against, on the device already.
+    let wrong = select(Some(agent.mistyped), None, Mode::Ask);
     assert!(matches!(wrong.prediction(), Prediction::Refused(_)));
     let Refusal::UnknownModel { nearest, .. } = device.refused(&wrong) else {
         panic!("another refusal")
     };
-    assert_eq!(nearest[0], "gpt-5.6-luna");
-    let wrong = select(Some("gpt-5.5"), Some("ultra"), Mode::Ask);
+    assert_eq!(nearest[0], other);
+    let wrong = select(Some(usual), Some("ultra"), Mode::Ask);
     let Refusal::UnknownEffort { known, .. } = device.refused(&wrong) else {
         panic!("another refusal")
     };
-    assert!(known.contains(&"xhigh".to_owned()), "{known:?}");
+    assert!(known.contains(&high.to_owned()), "{known:?}");
 
-    device.accepted(&select(Some("gpt-5.6-luna"), Some("max"), Mode::Ask));
+    device.accepted(&select(Some(other), Some(most), Mode::Ask));
     talk(&device, thread, 2, "two");
-    chosen("gpt-5.6-luna", "max");
+    chosen(other, most);
     // In the mode that never asks, the same is done without a word; and the model is another one again.
-    device.accepted(&select(Some("gpt-5.5"), Some("high"), Mode::FullAccess));
+    device.accepted(&select(Some(usual), Some(high), Mode::FullAccess));
     device.accepted(&device.say(thread, "[[script:free]]"));
     device.completed(thread, 3);
-    chosen("gpt-5.5", "high");
+    chosen(usual, high);
     assert_eq!(world.text_of("free.txt").as_deref(), Some("made\n"));
-    device.accepted(&select(Some("gpt-5.5"), Some("low"), Mode::Ask));
+    device.accepted(&select(Some(usual), Some(low), Mode::Ask));
     device.accepted(&device.say(thread, "[[script:asked]]"));
     let row = device.asked(thread);
-    device.accepted(&device.choose(&row, "decline"));
+    device.accepted(&device.choose(&row, agent.refuse));
     device.completed(thread, 4);
-    chosen("gpt-5.5", "low");
+    chosen(usual, low);
 
     let page = device.core().query(Query::Models {
         host: world.host.id(),
@@ -225,7 +300,7 @@ fn model_effort_and_mode_are_switched_between_turns_and_reach_the_agent() {
     let Ok(Page::Models(models)) = page else {
         panic!("{page:?}")
     };
-    assert!(models.iter().any(|model| model.id == "gpt-5.5"));
+    assert!(models.iter().any(|model| model.id == usual));
     // A device that comes later knows them, too.
     let late = world.device("tablet");
     late.watch(thread);

@@ -2,7 +2,7 @@
 
 use crate::world::{World, handshake, policy};
 use pilothouse_domain::{
-    CapabilityFlag, CapabilityValue, CommandBody, Mode, ProviderEventKind, Refusal,
+    CapabilityFlag, CapabilityValue, CommandBody, Mode, ProviderEventKind, Refusal, limits,
     provider::{OfferedModel, TurnStatus},
     refusal::Fallback,
 };
@@ -58,6 +58,26 @@ fn select(
 
 fn accepted() -> Result<Verdict, Refusal> {
     Ok(Verdict::Accepted { notice: None })
+}
+
+#[test]
+fn of_an_agent_with_more_models_than_are_kept_a_model_that_is_not_kept_can_be_chosen() {
+    let mut world = world(CapabilityValue::Yes);
+    let offer = |world: &mut World, count: usize| {
+        world.agent(handshake(&[]));
+        let models = (0..count).map(|n| model(&format!("model-{n}"), &["low"], n == 0));
+        let models = models.collect();
+        world.agent(ProviderEventKind::ModelsOffered { models });
+    };
+    offer(&mut world, limits::OFFERED_MODELS - 1);
+    let last = format!("model-{}", limits::OFFERED_MODELS);
+    let refused = select(&mut world, Some(&last), None, Mode::Ask);
+    assert_eq!(refused.unwrap_err().code(), "unknown_model");
+    offer(&mut world, limits::OFFERED_MODELS + 1);
+    assert_eq!(
+        select(&mut world, Some(&last), Some("low"), Mode::Ask),
+        accepted()
+    );
 }
 
 #[test]

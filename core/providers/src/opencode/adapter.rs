@@ -34,8 +34,13 @@ pub struct Deadlines {
     pub first: Duration,
     /// For an ordinary call.
     pub call: Duration,
+    /// More for each file that goes with a prompt.
+    pub file: Duration,
     /// For any sign on its stream of events, which has one every 10 s.
     pub silent: Duration,
+    /// For an event of a turn that goes on, before opencode is asked whether one was missed: a little less than between two
+    /// signs on its stream.
+    pub quiet: Duration,
     /// For being reached again once its stream was cut.
     pub reconnect: Duration,
     /// After an abort, before its status is asked for.
@@ -50,7 +55,9 @@ impl Default for Deadlines {
             handshake: Duration::from_secs(60),
             first: Duration::from_secs(2),
             call: Duration::from_secs(30),
+            file: Duration::from_secs(15),
             silent: Duration::from_secs(35),
+            quiet: Duration::from_secs(9),
             reconnect: Duration::from_secs(60),
             settle: Duration::from_secs(2),
             stop: StopTimers::default(),
@@ -178,6 +185,7 @@ impl OpencodeAdapter {
             Meters {
                 call: deadlines.call,
                 silent: deadlines.silent,
+                quiet: deadlines.quiet,
                 reconnect: deadlines.reconnect,
             },
             events,

@@ -6,7 +6,11 @@ use super::{
     replies::{Entries, Working},
 };
 use crate::rpc::{asked::request_id, frames::list};
-use pilothouse_domain::{NativeId, ProviderEventKind, provider_event::Resolution};
+use pilothouse_domain::{
+    NativeId, ProviderEventKind,
+    provider_event::Resolution,
+    run::{ErrorCode, RunError},
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -55,6 +59,24 @@ impl Codec {
                 };
                 tell(pending.place, kind, &mut out);
             }
+        }
+        out
+    }
+
+    /// Takes in what a conversation's messages are that does nothing, although nothing was heard of the end of its turn: ends
+    /// were lost on streams that lived. A turn whose message opencode took and never wrote down has failed.
+    pub fn fell_silent(&mut self, session: &NativeId, messages: &Entries) -> Vec<Told> {
+        let mut out = self.synchronise(session, None, messages);
+        if let Some(turn) = self
+            .conversation_mut(session)
+            .and_then(|known| known.turn.as_mut())
+            .filter(|turn| turn.accepted && !turn.seen)
+        {
+            turn.error = Some(RunError {
+                code: ErrorCode::Agent,
+                message: "opencode took the message and said nothing more of it".to_owned(),
+            });
+            self.end_turn(session, &mut out);
         }
         out
     }

@@ -2,10 +2,10 @@
 //! without a word, and an agent that it does not have without an end (docs/agents-probes.md).
 
 use super::{
-    replies::{Agent, Model},
+    replies::{self, Agent, Model},
     rules::Rule,
 };
-use pilothouse_domain::Mode;
+use pilothouse_domain::{Mode, provider::OfferedModel};
 use std::collections::BTreeMap;
 
 /// opencode's own agent that only looks and plans.
@@ -18,6 +18,8 @@ const BUILD: &str = "build";
 pub(super) struct Choice {
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) models: Vec<Model>,
+    /// Provider and model that it is configured to take where none is chosen and nothing was said yet.
+    pub(super) configured: Option<(String, String)>,
     /// Its agent for a mode, where the person configured that.
     modes: BTreeMap<Mode, String>,
 }
@@ -29,6 +31,13 @@ pub(super) struct Chosen {
     pub(super) model: Option<(String, String)>,
     /// The model's variant.
     pub(super) variant: Option<String>,
+}
+
+/// Where an effort stands among those that models have; one that nobody knows comes last.
+fn rank(effort: &str) -> usize {
+    const FROM_THE_LEAST: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+    let at = FROM_THE_LEAST.iter().position(|known| *known == effort);
+    at.unwrap_or(FROM_THE_LEAST.len())
 }
 
 impl Choice {
@@ -61,8 +70,37 @@ impl Choice {
 
     /// A model to do something with that nobody chose one for.
     pub(super) fn first_model(&self) -> Option<(String, String)> {
-        let model = self.models.first()?;
-        Some((model.provider.clone(), model.id.clone()))
+        let first = || {
+            let model = self.models.first()?;
+            Some((model.provider.clone(), model.id.clone()))
+        };
+        self.configured.clone().or_else(first)
+    }
+
+    /// What is known of a model.
+    pub(super) fn known(&self, (provider, id): &(String, String)) -> Option<&Model> {
+        self.models
+            .iter()
+            .find(|model| model.provider == *provider && model.id == *id)
+    }
+
+    /// Its models as they are chosen. opencode says nothing of which effort is the usual one.
+    pub(super) fn offered(&self) -> Vec<OfferedModel> {
+        let configured = self.configured.as_ref().and_then(|named| self.known(named));
+        self.models
+            .iter()
+            .map(|model| OfferedModel {
+                id: format!("{}/{}", model.provider, model.id),
+                name: model.name.clone(),
+                efforts: {
+                    let mut efforts = model.variants.clone();
+                    efforts.sort_by_key(|effort| rank(effort));
+                    efforts
+                },
+                default_effort: None,
+                is_default: Some(model) == configured,
+            })
+            .collect()
     }
 
     /// The model and the effort as opencode takes them. A model is named as `provider/model`, or by its id alone where only one
@@ -74,22 +112,14 @@ impl Choice {
     ) -> Result<Chosen, String> {
         if self.models.is_empty() {
             // opencode did not say which there are: it is asked as the person says.
-            let model = model.map(|model| {
-                model.split_once('/').map_or_else(
-                    || (String::new(), model.to_owned()),
-                    |(provider, id)| (provider.to_owned(), id.to_owned()),
-                )
+            let named = model.map(|model| {
+                replies::named(model)
+                    .ok_or("name the model as provider/model: opencode did not say which it has")
             });
-            return match model {
-                Some((provider, _)) if provider.is_empty() => Err(
-                    "name the model as provider/model: opencode did not say which it has"
-                        .to_owned(),
-                ),
-                model => Ok(Chosen {
-                    model,
-                    variant: effort.map(str::to_owned),
-                }),
-            };
+            return Ok(Chosen {
+                model: named.transpose()?,
+                variant: effort.map(str::to_owned),
+            });
         }
         let Some(named) = model else {
             return match effort {
@@ -167,9 +197,11 @@ mod tests {
         Model {
             provider: provider.to_owned(),
             id: id.to_owned(),
+            name: id.to_owned(),
             variants: variants.iter().map(|&name| name.to_owned()).collect(),
             context: None,
             images: false,
+            documents: false,
         }
     }
 

@@ -56,6 +56,8 @@ pub struct Codec {
     /// Sizes of models' contexts, by provider and model.
     pub(super) contexts: BTreeMap<(String, String), u64>,
     unreadable_in_a_row: u32,
+    /// The stream has told of something else than itself.
+    telling: bool,
 }
 
 impl Default for Codec {
@@ -75,12 +77,19 @@ impl Codec {
             over: Bounded::new(OVER),
             contexts: BTreeMap::new(),
             unreadable_in_a_row: 0,
+            telling: false,
         }
     }
 
     /// Another stream of events begins; what the last one left of an event is thrown away.
     pub fn connected(&mut self) {
         self.events = Events::new(FRAME_LIMIT);
+        self.telling = false;
+    }
+
+    /// Whether the stream has told of anything that happened: it says that it is connected before it does.
+    pub fn is_telling(&self) -> bool {
+        self.telling
     }
 
     /// Takes bytes of the stream of events as they come, split anywhere.
@@ -175,6 +184,15 @@ impl Codec {
         true
     }
 
+    /// A prompt was taken, and waits to be worked on.
+    pub fn accepted(&mut self, session: &NativeId, turn: &NativeId) {
+        let known = self.roots.get_mut(session);
+        let going_on = known.and_then(|known| known.turn.as_mut());
+        if let Some(going_on) = going_on.filter(|going_on| going_on.id == *turn) {
+            going_on.accepted = true;
+        }
+    }
+
     /// A prompt was refused, or never left: its turn has not begun.
     pub fn not_begun(&mut self, session: &NativeId, turn: &NativeId) {
         if let Some(known) = self.roots.get_mut(session)
@@ -202,6 +220,12 @@ impl Codec {
     /// The turn that is going on in a conversation.
     pub fn active_turn(&self, session: &NativeId) -> Option<&NativeId> {
         Some(&self.roots.get(session)?.turn.as_ref()?.id)
+    }
+
+    /// Whether opencode has begun with the turn that goes on in a conversation.
+    pub(super) fn has_seen(&self, session: &NativeId) -> bool {
+        let known = self.roots.get(session);
+        known.is_some_and(|known| known.turn.as_ref().is_none_or(|turn| turn.seen))
     }
 
     /// Turns that go on while nothing in their conversation waits for a person.
@@ -396,6 +420,7 @@ impl Codec {
         let Some(name) = text_of(&value, "type") else {
             return unreadable("an event without a type".to_owned(), out);
         };
+        self.telling |= !name.starts_with("server.");
         let properties = value
             .get_mut("properties")
             .map(Value::take)

@@ -45,6 +45,8 @@ pub(super) struct Part {
 pub(super) struct Turn {
     /// The id of the message that started it.
     pub(super) id: NativeId,
+    /// opencode has said that it took the message, which is no promise.
+    pub(super) accepted: bool,
     /// opencode has shown the message.
     pub(super) seen: bool,
     /// opencode has begun to work on it: an end that comes before is that of something else.
@@ -69,6 +71,7 @@ impl Turn {
     pub(super) fn new(id: NativeId) -> Self {
         Self {
             id,
+            accepted: false,
             seen: false,
             alive: false,
             open_message: None,

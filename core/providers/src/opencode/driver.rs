@@ -2,8 +2,9 @@
 
 use super::{
     adapter::Deadlines,
+    attaching,
     choice::Choice,
-    link::Link,
+    link::{Link, Scope},
     outgoing::{Call, Prompt},
     profile,
     replies::{CallError, Reply, Session},
@@ -21,6 +22,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    provider::OfferedModel,
     provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
@@ -110,6 +112,11 @@ impl OpencodeRuntime {
                 profile::MEASURED_VERSION
             ));
         }
+        match self.link.call(Call::Config).await {
+            Ok(Reply::Configured(model)) => self.choice.configured = model,
+            Ok(_) => {}
+            Err(error) => diagnostics.push(error.to_string()),
+        }
         let stream = self.link.listen().await?;
         let at_process = |kind| ProviderEvent {
             place: NativePlace::default(),
@@ -183,7 +190,8 @@ impl OpencodeRuntime {
             codec.open(&session);
             codec.set_mode(&id, mode);
         });
-        if existed && let Err(error) = self.link.synchronise(&directory, Some(&id)).await {
+        self.link.prove(&id).await;
+        if existed && let Err(error) = self.link.synchronise(&directory, Scope::One(&id)).await {
             tracing::warn!(%error, conversation = %id, "what a conversation did meanwhile could not be read");
         }
         id
@@ -209,13 +217,6 @@ impl OpencodeRuntime {
         let refused = |code, message: String| SendError::Refused {
             error: run_error(code, message),
         };
-        if let Some(attachment) = send.attachments.first() {
-            let message = format!(
-                "`{}` cannot be sent: attachments are not handed to opencode yet",
-                attachment.name
-            );
-            return Err(refused(ErrorCode::Agent, message));
-        }
         let Selection {
             model,
             effort,
@@ -226,6 +227,21 @@ impl OpencodeRuntime {
             .choice
             .model(model.as_deref(), effort.as_deref())
             .map_err(|problem| refused(ErrorCode::Agent, problem))?;
+        // opencode looks at each file before it answers: 4.5 s for a picture of 10 MB.
+        let patience = self.deadlines.call + self.deadlines.file * send.attachments.len() as u32;
+        let files = match send.attachments.is_empty() {
+            true => Vec::new(),
+            false => {
+                let model = match &chosen.model {
+                    Some(model) => Some(model.clone()),
+                    None => self.model_of(&send.thread).await,
+                };
+                let model = model.and_then(|model| self.choice.known(&model));
+                attaching::read(send.attachments, model)
+                    .await
+                    .map_err(|problem| refused(ErrorCode::Agent, problem))?
+            }
+        };
         let starting = Arc::clone(lock(&self.starting).entry(send.thread.clone()).or_default());
         let _starting = starting.lock().await;
         if self.process.has_exited() {
@@ -244,11 +260,12 @@ impl OpencodeRuntime {
                 CallError::NotFound { .. } => refused(ErrorCode::Resume, error.to_string()),
                 error => refused(ErrorCode::Agent, error.to_string()),
             })?;
+        self.link.prove(&send.thread).await;
         let prompt = Prompt {
             session: send.thread.clone(),
             turn: NativeId(String::new()),
             text: send.text,
-            files: Vec::new(),
+            files,
             agent: self.choice.agent(mode).map(str::to_owned),
             model: chosen.model,
             variant: chosen.variant,
@@ -260,8 +277,13 @@ impl OpencodeRuntime {
             return Err(SendError::Busy);
         };
         let turn = prompt.turn.clone();
-        match self.link.call(Call::Prompt(Box::new(prompt))).await {
-            Ok(_) => Ok(TurnAccepted { turn: Some(turn) }),
+        let call = Call::Prompt(Box::new(prompt));
+        match self.link.call_within(call, patience).await {
+            Ok(_) => {
+                self.link
+                    .with_codec(|codec| codec.accepted(&send.thread, &turn));
+                Ok(TurnAccepted { turn: Some(turn) })
+            }
             Err(
                 error @ (CallError::Unreachable { .. }
                 | CallError::Refused { .. }
@@ -281,6 +303,18 @@ impl OpencodeRuntime {
                 Err(SendError::Unknown)
             }
         }
+    }
+
+    /// Provider and model that a conversation takes if none is chosen, as far as known.
+    async fn model_of(&self, session: &NativeId) -> Option<(String, String)> {
+        let get = Call::Get {
+            session: session.clone(),
+        };
+        let of_conversation = match self.link.call(get).await {
+            Ok(Reply::Session(session)) => session.model,
+            _ => None,
+        };
+        of_conversation.or_else(|| self.choice.configured.clone())
     }
 
     async fn give(&self, response: Response) -> Result<AnswerDelivery, RespondError> {
@@ -422,6 +456,10 @@ impl AgentRuntime for OpencodeRuntime {
 
     fn reverting(&self) -> Option<&dyn Reverting> {
         Some(self)
+    }
+
+    fn models(&self) -> Vec<OfferedModel> {
+        self.choice.offered()
     }
 
     fn compacting(&self) -> Option<&dyn Compacting> {

@@ -21,7 +21,7 @@ use pilothouse_domain::{
     request::LostReason,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -43,6 +43,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct Meters {
     pub(super) call: Duration,
     pub(super) silent: Duration,
+    pub(super) quiet: Duration,
     pub(super) reconnect: Duration,
 }
 
@@ -52,6 +53,17 @@ enum Cut {
     Lost,
     /// It is no stream of opencode's events.
     Strange,
+}
+
+/// What is compared with what opencode says now.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Scope<'a> {
+    /// All conversations in which something goes on.
+    Working,
+    /// One conversation.
+    One(&'a NativeId),
+    /// Those whose turn goes on here and not there, or that are not seen to have begun one.
+    Silent,
 }
 
 /// See the module.
@@ -67,8 +79,8 @@ pub(super) struct Link {
     call: mpsc::Sender<Call>,
     stopping: AtomicBool,
     ended: watch::Sender<bool>,
-    /// Streams on which something was heard: opencode answers before it begins to tell, and what comes between is lost.
-    heard: watch::Sender<u64>,
+    /// Whether the stream has told of anything that happened.
+    telling: watch::Sender<bool>,
 }
 
 impl Link {
@@ -91,7 +103,7 @@ impl Link {
             call,
             stopping: AtomicBool::new(false),
             ended: watch::Sender::new(false),
-            heard: watch::Sender::new(0),
+            telling: watch::Sender::new(false),
         })
     }
 
@@ -189,11 +201,13 @@ impl Link {
         }
     }
 
-    /// Tells what the codec gives.
-    pub(super) async fn tell(&self, take: impl FnOnce(&mut Codec) -> Vec<Told>) {
+    /// Tells what the codec gives; whether that was anything.
+    pub(super) async fn tell(&self, take: impl FnOnce(&mut Codec) -> Vec<Told>) -> bool {
         let outlet = self.outlet.lock().await;
         let told = take(&mut lock(&self.codec));
+        let anything = !told.is_empty();
         self.send(&outlet, told).await;
+        anything
     }
 
     async fn send(&self, outlet: &EventSender, told: Vec<Told>) {
@@ -235,14 +249,30 @@ impl Link {
             tokio::spawn(Arc::clone(self).make_calls(calls));
         }
         tokio::spawn(Arc::clone(self).follow(stream));
-        self.hear(0).await;
     }
 
-    /// Waits until something was heard on a stream after so many, for as long as a call may take.
-    async fn hear(&self, before: u64) {
-        let mut heard = self.heard.subscribe();
-        let first = heard.wait_for(|heard| *heard > before);
-        let _ = tokio::time::timeout(self.meters.call, first).await;
+    /// Makes sure that the stream tells what happens. opencode says that it is connected before it begins to tell, and what
+    /// comes between is lost; so a change that changes nothing is made in a conversation of ours until it is told.
+    pub(super) async fn prove(&self, session: &NativeId) {
+        let mut telling = self.telling.subscribe();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let told = telling.wait_for(|telling| *telling);
+            if tokio::time::timeout(pause, told).await.is_ok() {
+                return;
+            }
+            if pause > LONGEST_PAUSE {
+                // What is missed now is found later: see `look`.
+                tracing::warn!(conversation = %session, "opencode's stream of events tells nothing");
+                return;
+            }
+            let nothing = Call::Permit {
+                session: session.clone(),
+                rules: Vec::new(),
+            };
+            let _ = self.call(nothing).await;
+            pause *= 2;
+        }
     }
 
     /// Makes the calls that need no person, one after another.
@@ -279,6 +309,7 @@ impl Link {
                 ));
                 break;
             }
+            self.telling.send_replace(false);
             tokio::select! {
                 again = self.listen_again() => stream = again,
                 _ = self.process.exited() => break,
@@ -294,8 +325,7 @@ impl Link {
                 break;
             }
             // Beside the stream: what comes meanwhile is not missed again.
-            let before = *self.heard.borrow();
-            tokio::spawn(Arc::clone(&self).catch_up(before));
+            tokio::spawn(Arc::clone(&self).catch_up());
         }
         if lost.is_some() {
             let _ = self.process.escalate(Escalation::Kill);
@@ -327,9 +357,11 @@ impl Link {
     }
 
     /// Reads a stream until it ends.
-    async fn read(&self, mut body: Incoming) -> Cut {
+    async fn read(self: &Arc<Self>, mut body: Incoming) -> Cut {
         lock(&self.codec).connected();
-        let mut first = true;
+        // Since when turns went on and nothing was told.
+        let mut quiet: Option<Instant> = None;
+        let mut looking: Option<tokio::task::JoinHandle<()>> = None;
         loop {
             let frame = match tokio::time::timeout(self.meters.silent, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
@@ -338,11 +370,21 @@ impl Link {
             let Some(data) = frame.data_ref() else {
                 continue;
             };
-            self.tell(|codec| codec.receive(data)).await;
-            if std::mem::take(&mut first) {
-                self.heard.send_modify(|heard| *heard += 1);
+            let told = self.tell(|codec| codec.receive(data)).await;
+            if told || lock(&self.codec).working().is_empty() {
+                quiet = None;
+            } else if quiet.get_or_insert_with(Instant::now).elapsed() >= self.meters.quiet
+                && looking.as_ref().is_none_or(|looking| looking.is_finished())
+            {
+                quiet = None;
+                looking = Some(tokio::spawn(Arc::clone(self).look()));
             }
-            if lock(&self.codec).unreadable_in_a_row() >= UNREADABLE_LIMIT {
+            let (telling, unreadable) =
+                self.with_codec(|codec| (codec.is_telling(), codec.unreadable_in_a_row()));
+            if telling && !*self.telling.borrow() {
+                self.telling.send_replace(true);
+            }
+            if unreadable >= UNREADABLE_LIMIT {
                 return Cut::Strange;
             }
         }
@@ -362,18 +404,34 @@ impl Link {
         None
     }
 
+    /// The directories of conversations.
+    fn directories(&self, of: impl Fn(&Codec, &NativeId) -> bool) -> BTreeSet<String> {
+        let codec = lock(&self.codec);
+        codec
+            .opened()
+            .filter(|(session, _)| of(&codec, session))
+            .map(|(_, directory)| directory.to_owned())
+            .collect()
+    }
+
+    /// Reads what may have been missed although the stream lives.
+    async fn look(self: Arc<Self>) {
+        for directory in self.directories(|codec, session| codec.active_turn(session).is_some()) {
+            if let Err(error) = self.synchronise(&directory, Scope::Silent).await {
+                tracing::warn!(%error, directory, "a silent opencode could not be asked");
+            }
+        }
+    }
+
     /// Reads what may have been missed, in all directories that are worked in.
-    async fn catch_up(self: Arc<Self>, before: u64) {
-        self.hear(before).await;
-        let directories: std::collections::BTreeSet<String> = self.with_codec(|codec| {
-            codec
-                .opened()
-                .map(|(_, directory)| directory.to_owned())
-                .collect()
-        });
-        for directory in directories {
+    async fn catch_up(self: Arc<Self>) {
+        let any =
+            self.with_codec(|codec| codec.opened().next().map(|(session, _)| session.clone()));
+        let Some(any) = any else { return };
+        self.prove(&any).await;
+        for directory in self.directories(|_, _| true) {
             for pause in [FIRST_PAUSE, LONGEST_PAUSE, Duration::ZERO] {
-                match self.synchronise(&directory, None).await {
+                match self.synchronise(&directory, Scope::Working).await {
                     Ok(()) => break,
                     Err(error) => {
                         tracing::warn!(%error, directory, "what opencode did meanwhile could not be read");
@@ -384,11 +442,11 @@ impl Link {
         }
     }
 
-    /// Compares what is known with what opencode says now: of one conversation, or of all in a directory that a turn goes on in.
+    /// Compares what is known of conversations in a directory with what opencode says now.
     pub(super) async fn synchronise(
         &self,
         directory: &str,
-        only: Option<&NativeId>,
+        scope: Scope<'_>,
     ) -> Result<(), CallError> {
         let at = || directory.to_owned();
         // Before all else: what is idle now says all it has to say in what is read next.
@@ -400,10 +458,15 @@ impl Link {
             codec
                 .opened()
                 .filter(|(session, place)| {
-                    only.map_or(*place == directory, |only| only == *session)
-                        && (codec.active_turn(session).is_some()
-                            || working.contains_key(*session)
-                            || only.is_some())
+                    let here = codec.active_turn(session).is_some();
+                    let there = working.contains_key(*session);
+                    match scope {
+                        Scope::One(only) => only == *session,
+                        Scope::Working => *place == directory && (here || there),
+                        Scope::Silent => {
+                            *place == directory && here && (!there || !codec.has_seen(session))
+                        }
+                    }
                 })
                 .map(|(session, _)| session.clone())
                 .collect()
@@ -422,8 +485,11 @@ impl Link {
                 codec.adopt_children(&children);
                 codec.children_of(&children)
             });
-            self.tell(|codec| codec.synchronise(&session, busy, &messages))
-                .await;
+            self.tell(|codec| match scope {
+                Scope::Silent if busy.is_none() => codec.fell_silent(&session, &messages),
+                _ => codec.synchronise(&session, busy, &messages),
+            })
+            .await;
             for kid in kids {
                 if let Some(busy) = working.get(&kid).copied() {
                     let messages = self.messages(&kid).await?;

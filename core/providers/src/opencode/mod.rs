@@ -10,6 +10,7 @@
 //! - A stopped conversation leaves its requests in opencode's lists, and they can still be answered there: they are over here.
 
 mod adapter;
+mod attaching;
 mod catching_up;
 mod choice;
 mod codec;
@@ -37,7 +38,7 @@ pub use crate::rpc::{
 pub use adapter::{Deadlines, OpencodeAdapter};
 pub use codec::{Codec, Told};
 pub use http::{Connector, Io, Plain};
-pub use outgoing::{Call, Prompt, Request};
+pub use outgoing::{Call, File, Prompt, Request};
 pub use passed_over::{PASSED_OVER, Passed};
 pub use replies::{Agent, CallError, Entries, Model, Reply, Session, Working};
 pub use rules::{Action, Rule};

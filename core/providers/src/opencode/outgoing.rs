@@ -13,6 +13,8 @@ pub enum Call {
     Agents,
     /// Its models.
     Providers,
+    /// Its configuration.
+    Config,
     /// Begins a conversation.
     Create {
         /// Where it works.
@@ -109,14 +111,25 @@ pub struct Prompt {
     pub turn: NativeId,
     /// What is said.
     pub text: String,
-    /// What is attached: name, MIME type, and the bytes as a `data:` URL.
-    pub files: Vec<(String, String, String)>,
+    /// What is attached, in order.
+    pub files: Vec<File>,
     /// The agent of opencode that is to work, if not its default.
     pub agent: Option<String>,
     /// Provider and model, if not the conversation's.
     pub model: Option<(String, String)>,
     /// The model's variant, which is its effort.
     pub variant: Option<String>,
+}
+
+/// A file that goes with a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Its name; no path.
+    pub name: String,
+    /// Its MIME type.
+    pub media_type: &'static str,
+    /// Its bytes as a `data:` URL.
+    pub url: String,
 }
 
 /// An HTTP request.
@@ -137,6 +150,7 @@ impl Call {
             Self::Health => "its health",
             Self::Agents => "its agents",
             Self::Providers => "its models",
+            Self::Config => "its configuration",
             Self::Create { .. } => "a new conversation",
             Self::Get { .. } => "a conversation",
             Self::Permit { .. } => "a change of permissions",
@@ -172,6 +186,7 @@ impl Call {
             Self::Health => get("/global/health".to_owned()),
             Self::Agents => get("/agent".to_owned()),
             Self::Providers => get("/config/providers".to_owned()),
+            Self::Config => get("/config".to_owned()),
             Self::Create { directory, rules } => {
                 let body = json!({ "permission": rules_json(rules) });
                 post(at("/session", directory), body)
@@ -233,8 +248,13 @@ impl Prompt {
         if !self.text.is_empty() || self.files.is_empty() {
             parts.push(json!({ "type": "text", "text": self.text }));
         }
-        for (name, mime, url) in &self.files {
-            parts.push(json!({ "type": "file", "mime": mime, "filename": name, "url": url }));
+        for File {
+            name,
+            media_type,
+            url,
+        } in &self.files
+        {
+            parts.push(json!({ "type": "file", "mime": media_type, "filename": name, "url": url }));
         }
         let mut body = json!({ "messageID": self.turn.0, "parts": parts });
         if let Some(agent) = &self.agent {

@@ -59,6 +59,7 @@ impl Codec {
                 self.place_of_message(session, &message, out);
             }
             ("text" | "reasoning", _) => self.words(session, speaker, id, &kind, part, out),
+            ("file", Speaker::User) => self.said_without_words(session, &message, id, out),
             ("tool", _) => self.tool(session, id, part, out),
             ("step-finish", _) => self.used(session, part, out),
             // The beginning of a step, the state of the files, what a person attached, and what another event says.
@@ -101,7 +102,6 @@ impl Codec {
         part: &Value,
         out: &mut Vec<Told>,
     ) {
-        let of_child = self.root_of(session) != Some(session);
         let flagged = |name: &str| part.get(name) == Some(&Value::Bool(true));
         if flagged("synthetic") || flagged("ignored") {
             return;
@@ -109,9 +109,38 @@ impl Codec {
         let Some(known) = self.conversation_mut(session) else {
             return;
         };
+        known.parts.entry(message).ended = true;
         if std::mem::replace(&mut known.parts.entry(&id).ended, true) {
             return;
         }
+        self.tell_said(session, message, id, text_or_empty(part, "text"), out);
+    }
+
+    /// A file of a person's, which comes after the words that it goes with. One without any is a message all the same.
+    fn said_without_words(
+        &mut self,
+        session: &NativeId,
+        message: &NativeId,
+        id: NativeId,
+        out: &mut Vec<Told>,
+    ) {
+        let Some(known) = self.conversation_mut(session) else {
+            return;
+        };
+        if !std::mem::replace(&mut known.parts.entry(message).ended, true) {
+            self.tell_said(session, message, id, String::new(), out);
+        }
+    }
+
+    fn tell_said(
+        &mut self,
+        session: &NativeId,
+        message: &NativeId,
+        id: NativeId,
+        text: String,
+        out: &mut Vec<Told>,
+    ) {
+        let of_child = self.root_of(session) != Some(session);
         let Some(place) = self.place_of_message(session, message, out) else {
             return;
         };
@@ -124,7 +153,7 @@ impl Codec {
             status: ItemStatus::Completed,
             content: ItemContent::UserMessage {
                 message: None,
-                text: Body::inline(text_or_empty(part, "text")),
+                text: Body::inline(text),
                 attachments: Vec::new(),
             },
             client_id: client_id(message),

@@ -31,6 +31,8 @@ pub enum Reply {
     Agents(BTreeMap<String, Agent>),
     /// Its models.
     Models(Vec<Model>),
+    /// Provider and model that it is configured to take where none is chosen.
+    Configured(Option<(String, String)>),
     /// A conversation.
     Session(Box<Session>),
     /// Conversations that do something now; the others are idle.
@@ -74,12 +76,16 @@ pub struct Model {
     pub provider: String,
     /// Its id there.
     pub id: String,
+    /// For a person.
+    pub name: String,
     /// Its variants, which are its efforts.
     pub variants: Vec<String>,
     /// Size of its context, tokens.
     pub context: Option<u64>,
     /// Whether it takes images.
     pub images: bool,
+    /// Whether it takes PDF documents.
+    pub documents: bool,
 }
 
 /// A conversation.
@@ -95,6 +101,8 @@ pub struct Session {
     pub created_ms: u64,
     /// Its own rules, in order.
     pub rules: Vec<Rule>,
+    /// Provider and model of its last turn, which the next one has if none is chosen.
+    pub model: Option<(String, String)>,
     /// Messages from this one on were taken back and are still there.
     pub reverted: Option<NativeId>,
 }
@@ -193,6 +201,9 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
         }),
         Call::Agents => Ok(Reply::Agents(agents(&value).ok_or_else(|| shape("list"))?)),
         Call::Providers => Ok(Reply::Models(models(&value))),
+        Call::Config => Ok(Reply::Configured(
+            text_of(&value, "model").and_then(|model| named(&model)),
+        )),
         Call::Create { .. } | Call::Get { .. } | Call::Fork { .. } => session(&value)
             .map(|session| Reply::Session(Box::new(session)))
             .ok_or_else(|| shape("conversation")),
@@ -233,6 +244,12 @@ fn agents(value: &Value) -> Option<BTreeMap<String, Agent>> {
     Some(read.collect())
 }
 
+/// Provider and model of a name as `provider/model`.
+pub(super) fn named(model: &str) -> Option<(String, String)> {
+    let (provider, id) = model.split_once('/')?;
+    Some((provider.to_owned(), id.to_owned()))
+}
+
 fn models(value: &Value) -> Vec<Model> {
     let mut models = Vec::new();
     for provider in list(value, "providers") {
@@ -243,15 +260,20 @@ fn models(value: &Value) -> Vec<Model> {
                 return models;
             }
             let variants = model.get("variants").and_then(Value::as_object);
+            let takes = |what: &str| {
+                model.pointer(&format!("/capabilities/input/{what}")) == Some(&Value::Bool(true))
+            };
             models.push(Model {
                 provider: name.clone(),
                 id: id.clone(),
+                name: text_of(model, "name").unwrap_or_else(|| id.clone()),
                 variants: variants
                     .into_iter()
                     .flat_map(|variants| variants.keys().take(32).cloned())
                     .collect(),
                 context: model.pointer("/limit/context").and_then(Value::as_u64),
-                images: model.pointer("/capabilities/input/image") == Some(&Value::Bool(true)),
+                images: takes("image"),
+                documents: takes("pdf"),
             });
         }
     }
@@ -270,6 +292,9 @@ pub(super) fn session(value: &Value) -> Option<Session> {
             .and_then(Value::as_u64)
             .unwrap_or(0),
         rules: rules::read(value, "permission"),
+        model: value
+            .get("model")
+            .and_then(|model| Some((text_of(model, "providerID")?, text_of(model, "id")?))),
         reverted: value
             .get("revert")
             .and_then(|revert| text_of(revert, "messageID"))

@@ -10,6 +10,7 @@ use super::{
     outgoing,
 };
 use crate::rpc::{
+    cost::nano_usd,
     frames::{cut, list, text_of, text_or_empty},
     turn_end,
 };
@@ -334,6 +335,10 @@ impl Codec {
         sum.cached_input = sum.cached_input.saturating_add(cached);
         sum.output = sum.output.saturating_add(output);
         sum.reasoning = sum.reasoning.saturating_add(reasoning);
+        sum.cost_nano_usd = match (sum.cost_nano_usd, part.get("cost").and_then(nano_usd)) {
+            (known, None) => known,
+            (known, Some(more)) => Some(known.unwrap_or(0).saturating_add(more)),
+        };
         let usage = *sum;
         if let Some(place) = self.place(&root) {
             tell(place, ProviderEventKind::Usage { usage }, out);
@@ -385,6 +390,8 @@ fn failure(error: &Value) -> Failure {
     let name = text_or_empty(error, "name");
     let data = error.get("data").unwrap_or(&Value::Null);
     let message = text_of(data, "message").unwrap_or_else(|| name.clone());
+    // Where opencode itself failed, its stack follows.
+    let message = message.split("\n    at ").next().unwrap_or_default();
     let status = data.get("statusCode").and_then(Value::as_u64);
     let code = match (name.as_str(), status) {
         ("MessageAbortedError", _) => return Failure::Aborted,
@@ -396,7 +403,7 @@ fn failure(error: &Value) -> Failure {
     };
     Failure::Error(RunError {
         code,
-        message: cut(&message, WORDS),
+        message: cut(message, WORDS),
     })
 }
 

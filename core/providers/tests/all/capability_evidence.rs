@@ -463,6 +463,21 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         "pi",
         "case_43_by_pi_pictures_reach_the_model_whole",
     ),
+    (
+        CompactOnRequest,
+        "opencode",
+        "a_conversation_is_copied_up_to_a_turn_shortened_and_turns_are_taken_back_without_touching_files",
+    ),
+    (
+        ImageInput,
+        "opencode",
+        "case_43_by_opencode_pictures_reach_the_model_whole",
+    ),
+    (
+        FileInput,
+        "opencode",
+        "case_43_a_picture_alone_with_words_and_with_a_text_reaches_the_model_whole",
+    ),
 ];
 
 /// Flags whose `no` leaves nothing to refuse: nobody can ask for what they describe, or the accessor of the contract that

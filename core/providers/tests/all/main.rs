@@ -33,12 +33,15 @@ mod labels;
 mod misbehaving;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;
+#[path = "../../../../tests/support/opencode_home.rs"]
+mod opencode_home;
 mod opencode_hostile;
 mod opencode_misbehaving;
 mod opencode_real;
 mod opencode_recordings;
 mod opencode_replay;
 mod opencode_stage;
+mod opencode_whole;
 mod pi_dialogs;
 mod pi_hostile;
 mod pi_misbehaving;

@@ -31,6 +31,7 @@ fn codec() -> Codec {
         parent: None,
         created_ms: 0,
         rules: Vec::new(),
+        model: None,
         reverted: None,
     });
     assert!(codec.prompted(&session(), NativeId::from("msg_1")));
@@ -298,6 +299,7 @@ fn open_to_all() -> Codec {
                 parent: None,
                 created_ms: 0,
                 rules: Vec::new(),
+                model: None,
                 reverted: None,
             });
         }

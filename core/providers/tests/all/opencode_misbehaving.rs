@@ -45,6 +45,7 @@ fn short() -> OpencodeAdapter {
         first: Duration::from_millis(300),
         call: Duration::from_secs(2),
         silent: Duration::from_secs(20),
+        quiet: Duration::from_millis(200),
         reconnect: Duration::from_secs(1),
         ..Deadlines::default()
     })
@@ -133,6 +134,54 @@ async fn a_prompt_that_is_never_answered_is_unknown_and_the_conversation_can_be_
     tokio::time::timeout(PATIENCE, again)
         .await
         .expect("it is let go of");
+}
+
+/// A turn with a fake; events until one for which `wanted` gives something.
+async fn turn_of<T>(mode: &str, wanted: impl Fn(&ProviderEventKind) -> Option<T>) -> T {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, mut events) = start(&dir, mode).await.unwrap();
+    let open = OpenThread {
+        resume: None,
+        cwd: dir.path().join("workspace"),
+        selection: selection(),
+    };
+    let thread = runtime.open_thread(open).await.unwrap();
+    runtime.send_turn(message(&thread)).await.unwrap();
+    let found = async {
+        loop {
+            let batch = events.recv().await.expect("it lives");
+            if let Some(found) = batch.events.iter().find_map(|event| wanted(&event.kind)) {
+                return found;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, found)
+        .await
+        .expect("it is found out")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_30_an_end_that_is_never_said_and_a_message_that_is_never_taken_up_end_the_turn() {
+    let ended = |kind: &ProviderEventKind| match kind {
+        ProviderEventKind::TurnEnded { status, error } => Some((*status, error.clone())),
+        _ => None,
+    };
+    assert_eq!(
+        turn_of("endless", ended).await,
+        (TurnStatus::Completed, None)
+    );
+    let (status, error) = turn_of("swallows", ended).await;
+    assert_eq!(status, TurnStatus::Failed);
+    assert!(error.unwrap().message.contains("said nothing more of it"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_23_a_request_that_was_never_told_on_a_stream_that_lives_is_found() {
+    let command = turn_of("asks", |kind| match kind {
+        ProviderEventKind::RequestOpened { subject, .. } => subject.command.clone(),
+        _ => None,
+    });
+    assert_eq!(command.await, "ls");
 }
 
 fn selection() -> pilothouse_domain::thread::Selection {

@@ -194,6 +194,7 @@ impl Replay {
             parent: None,
             created_ms: 0,
             rules: Vec::new(),
+            model: None,
             reverted: None,
         });
     }

@@ -1,5 +1,6 @@
 //! A real opencode in a private home against the scripted model on a free port.
 
+use crate::opencode_home::needs_no_registry;
 use crate::support::{Asked, Model, PATIENCE, root};
 use pilothouse_domain::{
     Answer, Incarnation, Mode, NativeId, OptionId, ProviderEvent, ProviderEventKind,
@@ -48,15 +49,24 @@ pub(crate) fn home(dir: &Path, model_port: u16) -> BTreeMap<String, String> {
         "provider": {"local": {
             "npm": "@ai-sdk/openai-compatible", "name": "Local",
             "options": {"baseURL": format!("http://127.0.0.1:{model_port}/v1"), "apiKey": "sk-local"},
-            "models": {"scripted": {
-                "name": "Scripted", "reasoning": true, "tool_call": true,
-                "limit": {"context": 128_000, "output": 8192}
-            }}
+            "models": {
+                "scripted": {
+                    "name": "Scripted", "reasoning": true, "tool_call": true,
+                    "limit": {"context": 128_000, "output": 8192}
+                },
+                "seeing": {
+                    "name": "Seeing", "tool_call": true, "attachment": true,
+                    "modalities": {"input": ["text", "image"], "output": ["text"]},
+                    "cost": {"input": 3, "output": 15},
+                    "limit": {"context": 128_000, "output": 8192}
+                }
+            }
         }}
     });
     std::fs::create_dir_all(dir).unwrap();
     let file = dir.join("opencode.json");
     std::fs::write(&file, config.to_string()).unwrap();
+    needs_no_registry(&dir.join("config"));
     let at = |name: &str| dir.join(name).display().to_string();
     [
         ("HOME", at("")),
@@ -141,7 +151,10 @@ impl World {
     /// Another process over the same home.
     pub(crate) async fn restart(&mut self) {
         let (sender, events) = mpsc::channel(64);
-        let launch = launch(self.dir.path(), self.model.port);
+        let launch = Launch {
+            pid_file: Some(self.dir.path().join("agents/two.pid")),
+            ..launch(self.dir.path(), self.model.port)
+        };
         let runtime = adapter().start(launch, sender).await.unwrap();
         self.take(runtime, events);
     }
