@@ -21,6 +21,7 @@ pub(super) fn codec() -> Box<dyn Decode> {
         parent: None,
         created_ms: 0,
         rules: Vec::new(),
+        model: None,
         reverted: None,
     });
     Box::new(codec)
