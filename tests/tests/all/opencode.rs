@@ -152,7 +152,7 @@ fn case_38_a_permission_asked_by_a_subagent_is_answered_after_the_host_was_kille
     );
     phone.accepted(&phone.say(thread, "go [[script:parent]]"));
     let row = phone.asked(thread);
-    let before = outliving(&world);
+    let before = world.host.outliving();
     world.host.kill_9();
     phone.offline();
     world.host.restart();
@@ -162,7 +162,7 @@ fn case_38_a_permission_asked_by_a_subagent_is_answered_after_the_host_was_kille
     phone.accepted(&phone.choose(&row, "once"));
     phone.completed(thread, 1);
     assert_eq!(world.text_of("kid.txt").as_deref(), Some("kid\n"));
-    assert_eq!(outliving(&world), before);
+    assert_eq!(world.host.outliving(), before);
     // It is one subagent, whatever life of the host saw it.
     let subagents = phone
         .whole(thread)
@@ -178,7 +178,7 @@ fn an_opencode_that_is_configured_otherwise_when_its_host_is_back_is_ended_and_a
     let mut world = world();
     let phone = world.device("phone");
     let (thread, row) = asked_to_run(&world, &phone, "before", "echo before >> before.txt");
-    let before = outliving(&world);
+    let before = world.host.outliving();
     world.host.kill_9();
     phone.offline();
     let file = world.host.config().to_owned();
@@ -202,7 +202,7 @@ fn an_opencode_that_is_configured_otherwise_when_its_host_is_back_is_ended_and_a
     world.model.script("next", &says("Here I am."));
     phone.accepted(&phone.say(thread, "and now? [[script:next]]"));
     phone.completed(thread, 2);
-    let after = outliving(&world);
+    let after = world.host.outliving();
     assert!(after.len() == 1 && after != before, "{after:?}");
     assert_eq!(world.text_of("before.txt"), None);
 
@@ -212,5 +212,5 @@ fn an_opencode_that_is_configured_otherwise_when_its_host_is_back_is_ended_and_a
     for pid in after {
         process::gone(pid);
     }
-    assert!(outliving(&world).is_empty());
+    assert!(world.host.outliving().is_empty());
 }
