@@ -74,7 +74,7 @@ pub enum Call {
         request: String,
         /// Whether it is a question.
         question: bool,
-        /// What is sent: see [`super::requests`].
+        /// What is sent, as the interface wants it for that answer.
         body: Value,
     },
     /// Copies a conversation.
