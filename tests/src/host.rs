@@ -108,6 +108,13 @@ impl Host {
         self.process.take().expect("the host runs").stop()
     }
 
+    /// Another host in its place, with the same configuration and the same agents, that knows nothing of what was.
+    pub fn begin_anew(&mut self) {
+        self.stop();
+        std::fs::remove_dir_all(&self.state).expect("its state goes");
+        self.restart();
+    }
+
     /// The running daemon.
     pub fn process(&self) -> &Process {
         self.process.as_ref().expect("the host runs")

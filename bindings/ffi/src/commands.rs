@@ -2,8 +2,8 @@
 
 use pilothouse_domain::{AgentName, BlobHash, NoticeId};
 use pilothouse_domain::{
-    Answer, AttemptId, ContentHash, DispatchMode, HostId, ItemId, MessageId, Mode, OptionId,
-    RequestId, RunId, ThreadId, WorkspaceId,
+    Answer, AttemptId, ContentHash, ConversationKey, DispatchMode, HostId, ItemId, MessageId, Mode,
+    OptionId, RequestId, RunId, ThreadId, WorkspaceId,
     command::{CommandBody, ForkWorkspace, Notice, NoticeKind},
     policy::Sandbox,
     request::QuestionReply,
@@ -16,7 +16,7 @@ use pilothouse_engine::NewCommand;
 pub struct NewCommand {
     /// The host.
     pub host: HostId,
-    /// The thread; `null` for `ThreadCreate` and `ThreadFork`, which make their own.
+    /// The thread; `null` for `ThreadCreate`, `ThreadFork` and `ThreadImport`, which make their own.
     pub thread: Option<ThreadId>,
     /// What is asked.
     pub body: CommandBody,
@@ -44,6 +44,17 @@ pub enum CommandBody {
         run: Option<RunId>,
         /// Which files it works on.
         workspace: ForkWorkspace,
+    },
+    /// Makes a thread of a conversation that an agent has by itself; its last turns become runs.
+    ThreadImport {
+        /// Its title.
+        title: String,
+        /// Where it works.
+        workspace: WorkspaceId,
+        /// What it runs on.
+        selection: Selection,
+        /// The conversation, as `Query.Conversations` named it.
+        conversation: ConversationKey,
     },
     /// Takes back a run and all after it: the agent forgets them. Files stay as they are.
     ThreadRollback {

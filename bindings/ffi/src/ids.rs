@@ -3,8 +3,8 @@
 
 use crate::error::parsed;
 use pilothouse_domain::{
-    AgentName, AttemptId, BlobHash, CommandId, ContentHash, Digest, HostId, ItemId, MessageId,
-    NodeId, NoticeId, OptionId, RequestId, RunId, ThreadId, WorkspaceId,
+    AgentName, AttemptId, BlobHash, CommandId, ContentHash, ConversationKey, Digest, HostId,
+    ItemId, MessageId, NodeId, NoticeId, OptionId, RequestId, RunId, ThreadId, WorkspaceId,
 };
 
 macro_rules! as_text {
@@ -24,6 +24,7 @@ as_text!(
     BlobHash,
     CommandId,
     ContentHash,
+    ConversationKey,
     Digest,
     HostId,
     ItemId,

@@ -2,8 +2,9 @@
 
 use crate::{core::CommandOutcome, rows::ThreadRow};
 use pilothouse_domain::{
-    BlobHash, CommandId, ContentHash, HostId, Position, RequestId, RequestStatus, ThreadId,
-    provider::OfferedModel,
+    AgentName, BlobHash, CommandId, ContentHash, ConversationKey, HostId, Position, RequestId,
+    RequestStatus, ThreadId, WorkspaceId,
+    provider::{NativeConversation, OfferedModel},
 };
 use pilothouse_engine::{
     DeliveryRow, Page as EnginePage, Query as EngineQuery, ThreadCounts, ThreadFilter, ThreadPlace,
@@ -60,6 +61,18 @@ pub enum Query {
         /// The thread.
         thread: ThreadId,
     },
+    /// Conversations that an agent has by itself in a workspace, the newest first; from the host, which may have to start it
+    /// (at most 60 s).
+    Conversations {
+        /// The host.
+        host: HostId,
+        /// The agent.
+        agent: AgentName,
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// Where the page before ended, as it said; `null` begins with the newest.
+        after: Option<String>,
+    },
     /// What came of a command of this device, as far as it is still known.
     Outcome {
         /// The command.
@@ -111,6 +124,17 @@ impl From<Query> for EngineQuery {
                 len,
             },
             Query::Models { host, thread } => Self::Models { host, thread },
+            Query::Conversations {
+                host,
+                agent,
+                workspace,
+                after,
+            } => Self::Conversations {
+                host,
+                agent,
+                workspace,
+                after,
+            },
             Query::Outcome { command } => Self::Outcome { command },
         }
     }
@@ -140,6 +164,19 @@ pub struct OfferedModel {
     pub default_effort: Option<String>,
     /// Whether the agent takes it if none is chosen.
     pub is_default: bool,
+}
+
+/// A conversation that an agent has by itself.
+#[uniffi::remote(Record)]
+pub struct NativeConversation {
+    /// By which an import names it.
+    pub key: ConversationKey,
+    /// The agent's title for it, or the beginning of what was said first; to be shown with hidden characters made visible.
+    pub title: String,
+    /// When something was last said in it, Unix ms.
+    pub updated_at_ms: Option<u64>,
+    /// The thread in which it goes on here already.
+    pub thread: Option<ThreadId>,
 }
 
 /// The answer to a `Query`.
@@ -190,6 +227,13 @@ pub enum Page {
         /// The models.
         models: Vec<OfferedModel>,
     },
+    /// Conversations that an agent has by itself.
+    Conversations {
+        /// A page of them.
+        conversations: Vec<NativeConversation>,
+        /// Where the next page begins, if there is one.
+        next: Option<String>,
+    },
     /// What came of a command.
     Outcome {
         /// Its place in the outbox, while it is there.
@@ -226,6 +270,13 @@ impl From<EnginePage> for Page {
                 bytes,
             },
             EnginePage::Models(models) => Self::Models { models },
+            EnginePage::Conversations {
+                conversations,
+                next,
+            } => Self::Conversations {
+                conversations,
+                next,
+            },
             EnginePage::Outcome { delivery, outcome } => Self::Outcome {
                 delivery,
                 outcome: outcome.map(Into::into),

@@ -116,6 +116,7 @@ flags! {
         CompactOnRequest = "canCompactOnRequest",
         ImageInput = "acceptsImages",
         FileInput = "acceptsFiles",
+        ListConversations = "canListConversations",
     }
 }
 

@@ -6,6 +6,7 @@
 //! |---|---|---|---|---|---|
 //! | `thread.create` | operate | id derives from the command; agent, mode, workspace known | `thread.created` | – | `thread_exists`, `unknown_agent`, `unknown_workspace`, `unsupported_mode`, `invalid` |
 //! | `thread.fork` | operate | id derives from the command; source there; its run ended (not rolled back) with a turn of the agent | `thread.created`, `transfer.recorded` (resolved by the first message's `send_turn`) | – | `thread_exists`, `unknown_thread`, `unknown_run`, `unfit_run`, `unsupported`, `unknown_agent`, `invalid` |
+//! | `thread.import` | operate | id derives from the command; agent, mode, workspace known; the host listed the conversation; no thread has it | `thread.created`, `thread.imports`, later its turns as runs, and `thread.imported` | `import` | `thread_exists`, `unknown_conversation`, `already_here`, `unknown_agent`, `unknown_workspace`, `unsupported_mode`, `unsupported`, `invalid` |
 //! | `thread.rollback` | operate | nothing runs; the last run the person saw; the run ended | `rollback.requested`, later `rollback.ended` | `revert` | `unfit_run`, `stale`, `unknown_run`, `busy`, `unsupported`, `invalid` |
 //! | `thread.compact` | operate | nothing runs; the agent has a conversation | a run without a message | `compact` | `unfit_run`, `busy`, `unsupported`, `invalid` |
 //! | `thread.select` | operate | agent advertises model and effort, as far as it says; mode offered; agent can switch once it has a conversation | `thread.selected` (holds from the next turn on) | – | `unknown_model`, `unknown_effort`, `unsupported_mode`, `unsupported`, `invalid` |
@@ -19,8 +20,8 @@
 //! | `queue.release` | operate | revision | `queue.held{none}`, next run started | `send_turn` | `stale` |
 
 use crate::{
-    AttemptId, CommandId, ContentHash, Cursor, ItemId, MessageId, Mode, NoticeId, Refusal,
-    RequestId, RunId, ThreadId, WorkspaceId,
+    AttemptId, CommandId, ContentHash, ConversationKey, Cursor, ItemId, MessageId, Mode, NoticeId,
+    Refusal, RequestId, RunId, ThreadId, WorkspaceId,
     request::Answer,
     thread::{Attachment, Selection},
 };
@@ -72,6 +73,19 @@ pub enum CommandBody {
         run: Option<RunId>,
         /// Which files it works on.
         workspace: ForkWorkspace,
+    },
+    /// Makes a thread of a conversation that an agent has by itself, as the host has listed it. Its last turns become runs of
+    /// external origin. The thread's id is `command.id.derive("thread")`.
+    #[serde(rename = "thread.import")]
+    ThreadImport {
+        /// Its title.
+        title: String,
+        /// Where it works.
+        workspace: WorkspaceId,
+        /// What it runs on.
+        selection: Selection,
+        /// The conversation.
+        conversation: ConversationKey,
     },
     /// Takes back a run and all after it: the agent forgets them. Files stay as they are.
     #[serde(rename = "thread.rollback")]
@@ -151,6 +165,7 @@ impl CommandBody {
     pub const NAMES: &'static [&'static str] = &[
         "thread.create",
         "thread.fork",
+        "thread.import",
         "thread.rollback",
         "thread.compact",
         "thread.select",
@@ -166,6 +181,7 @@ impl CommandBody {
         match self {
             Self::ThreadCreate { .. } => "thread.create",
             Self::ThreadFork { .. } => "thread.fork",
+            Self::ThreadImport { .. } => "thread.import",
             Self::ThreadRollback { .. } => "thread.rollback",
             Self::ThreadCompact => "thread.compact",
             Self::ThreadSelect { .. } => "thread.select",
@@ -179,7 +195,10 @@ impl CommandBody {
 
     /// Whether it makes the thread it is for, whose id then derives from the command's.
     pub fn makes_thread(&self) -> bool {
-        matches!(self, Self::ThreadCreate { .. } | Self::ThreadFork { .. })
+        matches!(
+            self,
+            Self::ThreadCreate { .. } | Self::ThreadFork { .. } | Self::ThreadImport { .. }
+        )
     }
 
     /// What a device must have been granted to send it.

@@ -15,7 +15,7 @@ pub struct Effect {
     pub kind: EffectKind,
 }
 
-/// What is to be done. All but [`EffectKind::Revert`] are *process-bound*: after a lost runtime they are not tried again.
+/// What is to be done. All but [`EffectKind::Revert`] and [`EffectKind::Import`] are *process-bound*: after a lost runtime they are not tried again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "snake_case")]
 pub enum EffectKind {
@@ -58,6 +58,8 @@ pub enum EffectKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         head: Option<EndedRun>,
     },
+    /// Load the conversation that the thread was made of, and read it back. *Replay-safe*: what is known is not taken twice.
+    Import,
     /// Have the agent shorten its context.
     Compact {
         /// The run that stands for it.
@@ -77,7 +79,7 @@ pub enum EffectKind {
 impl EffectKind {
     /// Whether it can be done again when it is not known whether it was done.
     pub fn is_replay_safe(&self) -> bool {
-        matches!(self, Self::Revert { .. })
+        matches!(self, Self::Revert { .. } | Self::Import)
     }
 }
 

@@ -403,6 +403,21 @@ pub enum Event {
         /// What came of it.
         outcome: RollbackOutcome,
     },
+    /// The thread is made of a conversation that its agent had already; what was said in it is being read.
+    #[serde(rename = "thread.imports")]
+    ImportRequested {
+        /// The conversation.
+        provider_thread: ProviderThreadId,
+        /// Who asked for it.
+        actor: Actor,
+    },
+    /// What was said in it before is here, or could not be read.
+    #[serde(rename = "thread.imported")]
+    ImportEnded {
+        /// Why it could not be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<RunError>,
+    },
     /// A person is to be told something.
     #[serde(rename = "notice.raised")]
     NoticeRaised {

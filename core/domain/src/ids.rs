@@ -1,7 +1,7 @@
 //! App ids. Ours, opaque, 16 bytes shown as 26 letters and digits (Crockford's base 32, lower case: short, safe in a
 //! shell and in an address); hashes are 32 bytes shown as 64 hexadecimal digits.
 
-use crate::hash;
+use crate::{NativeId, hash};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
 
@@ -102,6 +102,7 @@ id_type!(/** An effect: something the ledger has to do outside its log. */ Effec
 id_type!(/** A notice to a person. */ NoticeId);
 id_type!(/** A workspace checkpoint. */ CheckpointId);
 id_type!(/** A context transfer. */ TransferId);
+id_type!(/** A conversation that an agent has by itself, as devices name it: the agent's own id stays on the host. */ ConversationKey);
 id_type!(/** A host: one daemon, one ledger. */ HostId);
 id_type!(/** A paired device. */ DeviceId);
 id_type!(/** One life of a ledger's data; a restored backup starts a new one. */ Epoch);
@@ -115,6 +116,16 @@ impl CommandId {
     /// Derives the id of something this command makes; `slot` names it (`"thread"`, `"run"` …), never a position.
     pub fn derive<T: MintedId>(&self, slot: &str) -> T {
         T::from_minted(hash::id_bytes(&[self.as_bytes(), slot.as_bytes()]))
+    }
+}
+
+impl ConversationKey {
+    /// The key of an agent's conversation.
+    pub fn of(agent: &AgentName, native: &NativeId) -> Self {
+        Self(hash::id_bytes(&[
+            agent.as_str().as_bytes(),
+            native.as_str().as_bytes(),
+        ]))
     }
 }
 

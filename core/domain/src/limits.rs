@@ -14,6 +14,10 @@ pub const REMEMBERED: usize = 16;
 pub const ROLLED_BACK: usize = 256;
 /// Models of an agent that are kept, and efforts of each; of more the first ones are.
 pub const OFFERED_MODELS: usize = 64;
+/// Turns that are read back of a conversation that is imported; of a longer one the last are.
+pub const IMPORTED_TURNS: u32 = 64;
+/// Conversations that a host lists at a time.
+pub const LISTED_CONVERSATIONS: u32 = 50;
 /// Limits of an account that are kept.
 pub const ACCOUNT_LIMITS: usize = 8;
 /// Bytes of a model's or an effort's name.

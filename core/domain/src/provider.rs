@@ -1,8 +1,8 @@
 //! What we know of an agent's sessions, conversations and turns. Native ids are not here: see the ledger's bindings.
 
 use crate::{
-    AgentName, AttemptId, Incarnation, NodeId, ProviderThreadId, ProviderTurnId, SessionId,
-    request::LostReason, run::Correlation,
+    AgentName, AttemptId, ConversationKey, Incarnation, NodeId, ProviderThreadId, ProviderTurnId,
+    SessionId, ThreadId, request::LostReason, run::Correlation,
 };
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,23 @@ pub struct OfferedModel {
     /// Whether the agent takes it if none is chosen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_default: bool,
+}
+
+/// A conversation that an agent has by itself, as a person can choose it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NativeConversation {
+    /// By which an import names it.
+    pub key: ConversationKey,
+    /// The agent's title for it, or the beginning of what was said first; at most
+    /// [`limits::TITLE_CHARS`](crate::limits::TITLE_CHARS) characters, in one line, as the agent has it: to be shown with
+    /// hidden characters made visible.
+    pub title: String,
+    /// When something was last said in it, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at_ms: Option<u64>,
+    /// The thread in which it goes on here already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
 }
 
 /// Where a session stands.

@@ -1,8 +1,8 @@
 //! Refusals: why a command was not taken. Typed, never an agent's text.
 
 use crate::{
-    AgentName, CapabilityFlag, ContentHash, DeviceId, MessageId, Mode, RequestId, RunId, RunStatus,
-    ThreadId, WorkspaceId, command::Scope, request::Answer, state::Cap,
+    AgentName, CapabilityFlag, ContentHash, ConversationKey, DeviceId, MessageId, Mode, RequestId,
+    RunId, RunStatus, ThreadId, WorkspaceId, command::Scope, request::Answer, state::Cap,
 };
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,18 @@ pub enum Refusal {
     ReadOnly {
         /// Why.
         reason: String,
+    },
+    /// The host has not listed such a conversation since it started.
+    #[error("the host has not listed that conversation; list the agent's conversations again")]
+    UnknownConversation {
+        /// What was named.
+        conversation: ConversationKey,
+    },
+    /// The conversation goes on in a thread already.
+    #[error("that conversation is thread {thread} already")]
+    AlreadyHere {
+        /// Which.
+        thread: ThreadId,
     },
     /// No such run, or not in the state it would have to be.
     #[error("no such run {run}")]
@@ -332,6 +344,8 @@ impl Refusal {
             Self::UnknownThread { .. } => "unknown_thread",
             Self::ThreadExists { .. } => "thread_exists",
             Self::ReadOnly { .. } => "read_only",
+            Self::UnknownConversation { .. } => "unknown_conversation",
+            Self::AlreadyHere { .. } => "already_here",
             Self::UnknownRun { .. } => "unknown_run",
             Self::UnfitRun { .. } => "unfit_run",
             Self::UnknownRequest { .. } => "unknown_request",
@@ -378,6 +392,8 @@ impl Refusal {
             | Self::UnknownModel { .. }
             | Self::UnknownEffort { .. }
             | Self::UnknownWorkspace { .. } => "name one of those there are",
+            Self::UnknownConversation { .. } => "list the conversations, and choose again",
+            Self::AlreadyHere { .. } => "go on in that thread",
             Self::UnknownThread { .. }
             | Self::ThreadExists { .. }
             | Self::UnknownRun { .. }

@@ -63,12 +63,25 @@ pub struct ThreadState {
     /// The first of the runs that are being taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RunId>,
+    /// Of a thread made of a conversation that its agent had already: whether that is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub import: Option<Import>,
     /// Ordinal of the next run to start.
     pub next_ordinal: u32,
     /// Arrival of the next item.
     pub next_arrival: u64,
     /// Set by an event that this version may not skip: the thread is read-only until the app is updated.
     pub read_only: Option<String>,
+}
+
+/// How far a conversation is read that a thread was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Import {
+    /// It is being read.
+    Reading,
+    /// It was read, as far as it could be.
+    Done,
 }
 
 /// What a thread is.
@@ -438,6 +451,7 @@ impl ThreadState {
             checkpoints: Vec::new(),
             transfers: Vec::new(),
             rollback: None,
+            import: None,
             next_ordinal: 1,
             next_arrival: 1,
             read_only: None,
@@ -472,9 +486,9 @@ impl ThreadState {
         }
     }
 
-    /// Whether a run can start: none is active, and none is being taken back.
+    /// Whether a run can start: none is active, none is being taken back, and none of an import is still to come.
     pub fn rests(&self) -> bool {
-        self.active.is_none() && self.rollback.is_none()
+        self.active.is_none() && self.rollback.is_none() && self.import != Some(Import::Reading)
     }
 
     /// The open request of that id.

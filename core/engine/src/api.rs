@@ -6,8 +6,10 @@ use crate::{
     rows::{DeliveryRow, ThreadCounts, ThreadRow, TimelineRow},
 };
 use pilothouse_domain::{
-    BlobHash, CommandBody, CommandId, ContentHash, Cursor, Digest, HostId, Position, Refusal,
-    RequestId, RequestStatus, RuntimeRequest, ThreadId, command::Notice, provider::OfferedModel,
+    AgentName, BlobHash, CommandBody, CommandId, ContentHash, Cursor, Digest, HostId, Position,
+    Refusal, RequestId, RequestStatus, RuntimeRequest, ThreadId, WorkspaceId,
+    command::Notice,
+    provider::{NativeConversation, OfferedModel},
 };
 use pilothouse_orchestrator::Decision;
 use pilothouse_store::{ThreadFilter, ThreadPlace};
@@ -220,6 +222,17 @@ pub enum Query {
         /// The thread.
         thread: ThreadId,
     },
+    /// Conversations that an agent has by itself in a workspace, the newest first; from the host, which may have to start it.
+    Conversations {
+        /// The host.
+        host: HostId,
+        /// The agent.
+        agent: AgentName,
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// Where the page before ended, as it said; `None` begins with the newest.
+        after: Option<String>,
+    },
     /// What came of a command of this device, as far as it is still known.
     Outcome {
         /// The command.
@@ -259,6 +272,13 @@ pub enum Page {
     },
     /// Models, in the agent's order; none if it has not said.
     Models(Vec<OfferedModel>),
+    /// Conversations that an agent has by itself.
+    Conversations {
+        /// A page of them.
+        conversations: Vec<NativeConversation>,
+        /// Where the next page begins, if there is one.
+        next: Option<String>,
+    },
     /// What came of a command.
     Outcome {
         /// Its place in the outbox, while it is there.

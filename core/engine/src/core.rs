@@ -373,7 +373,9 @@ fn check(reads: &Reading<'_>, host: HostId, command: &Command) -> Result<(), Sub
                 return Err(invalid("text", "there is nothing to send".to_owned()));
             }
         }
-        CommandBody::ThreadCreate { title, .. } | CommandBody::ThreadFork { title, .. } => {
+        CommandBody::ThreadCreate { title, .. }
+        | CommandBody::ThreadFork { title, .. }
+        | CommandBody::ThreadImport { title, .. } => {
             if title.chars().count() > limits::TITLE_CHARS {
                 let most = limits::TITLE_CHARS;
                 return Err(invalid(

@@ -300,7 +300,9 @@ pub(crate) fn park_dependents(
 /// messages, whose order is their person's.
 fn depends(later: &Command, earlier: &Command) -> bool {
     match &earlier.body {
-        CommandBody::ThreadCreate { .. } | CommandBody::ThreadFork { .. } => true,
+        CommandBody::ThreadCreate { .. }
+        | CommandBody::ThreadFork { .. }
+        | CommandBody::ThreadImport { .. } => true,
         CommandBody::MessageSend { .. } => {
             let run = earlier.id.derive("run");
             match &later.body {

@@ -126,6 +126,10 @@ impl<'a> Overlay<'a> {
                 _ => return None,
             }
         }
+        // Only the host knows which it has listed.
+        if keys.conversation.is_some() {
+            return None;
+        }
         if let Some(id) = keys.session {
             match self.rows.get(RowKind::Session.key(id.as_bytes())) {
                 Some(Row::Session(session)) => found.models = session.models,

@@ -19,12 +19,14 @@ use std::{sync::mpsc, time::Duration};
 
 /// How long a host's answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it is waited for where the host may have to start an agent first.
+const STARTING: Duration = Duration::from_secs(60);
 /// Bytes of a stored text that one question gives at most; what is longer is asked for in pages.
 const BODY_BYTES: u32 = 4 * 1024 * 1024;
 
 impl Core {
-    /// Answers a question. What is held is answered at once, also offline; the rest waits for the host, at most 10 s:
-    /// call it from a thread that may wait.
+    /// Answers a question. What is held is answered at once, also offline; the rest waits for the host, at most 10 s, and
+    /// 60 s where that may have to start an agent: call it from a thread that may wait.
     ///
     /// # Errors
     /// [`QueryError`], with whether and when to try again.
@@ -89,6 +91,28 @@ impl Core {
                     Some((_, Some(Row::Session(session)))) => Ok(Page::Models(session.models)),
                     Some(_) => Ok(Page::Models(Vec::new())),
                     None => Err(QueryError::UnknownThread { host, thread }),
+                }
+            }
+            Query::Conversations {
+                host,
+                agent,
+                workspace,
+                after,
+            } => {
+                let asked = WireQuery::Conversations {
+                    agent,
+                    workspace,
+                    cursor: after,
+                };
+                match self.ask_host_within(host, asked, STARTING)? {
+                    WireResult::Conversations {
+                        conversations,
+                        next,
+                    } => Ok(Page::Conversations {
+                        conversations,
+                        next,
+                    }),
+                    _ => Err(unfitting()),
                 }
             }
             Query::Outcome { command } => {
@@ -276,6 +300,15 @@ impl Core {
     }
 
     fn ask_host(&self, host: HostId, query: WireQuery) -> Result<WireResult, QueryError> {
+        self.ask_host_within(host, query, PATIENCE)
+    }
+
+    fn ask_host_within(
+        &self,
+        host: HostId,
+        query: WireQuery,
+        patience: Duration,
+    ) -> Result<WireResult, QueryError> {
         if self.read(|reads| reads.host(host))?.is_none() {
             return Err(QueryError::UnknownHost { host });
         }
@@ -290,10 +323,10 @@ impl Core {
                 }),
             })
             .map_err(|_| QueryError::Closed)?;
-        match answer.recv_timeout(PATIENCE) {
+        match answer.recv_timeout(patience) {
             Ok(result) => result,
             Err(mpsc::RecvTimeoutError::Timeout) => Err(QueryError::Timeout {
-                seconds: PATIENCE.as_secs(),
+                seconds: patience.as_secs(),
             }),
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(QueryError::Closed),
         }

@@ -312,6 +312,7 @@ impl Lane {
                 }
             }
             Plan::Revert { open, from } => self.revert(open, from).await,
+            Plan::Import(open) => self.import(open).await,
             Plan::Compact(open) => self.compact(open).await,
             Plan::Unreadable { problem } => failed(None, ErrorCode::Start, &problem),
             Plan::NotYet | Plan::Gone => Done {
@@ -456,7 +457,7 @@ impl Lane {
             opened = running.runtime.open_thread(open(None)).await;
             // Nor is any message that was on its way into it.
             if let Some(Conversation { native, .. }) = known.filter(|_| opened.is_ok()) {
-                self.compare_with(running, native, Vec::new()).await;
+                self.compare_with(running, native, Vec::new(), false).await;
             }
         }
         opened
@@ -500,19 +501,27 @@ impl Lane {
             return;
         };
         match history.read(native.clone(), HISTORY_TURNS).await {
-            Ok(events) => self.compare_with(running, native, events).await,
+            Ok(events) => self.compare_with(running, native, events, false).await,
             Err(error) => {
                 tracing::warn!(%error, thread = %self.thread, "a resumed conversation could not be read back");
             }
         }
     }
 
-    async fn compare_with(&self, running: &Running, native: &NativeId, events: Vec<ProviderEvent>) {
+    /// `foreign`: turns that nobody here began are taken in, too.
+    pub(crate) async fn compare_with(
+        &self,
+        running: &Running,
+        native: &NativeId,
+        events: Vec<ProviderEvent>,
+        foreign: bool,
+    ) {
         let session = running.facts();
         let past = Past {
             conversation: native.clone(),
             events,
             turns: HISTORY_TURNS,
+            foreign,
             proves_absence: running
                 .runtime
                 .history()

@@ -21,6 +21,7 @@ mod elsewhere;
 mod escalation;
 mod files;
 mod forward;
+mod listing;
 mod open_text;
 mod plan;
 mod planning;
@@ -35,14 +36,18 @@ mod writer;
 pub use config::{
     AgentSpec, Clock, IDLE_LOOK, LedgerConfig, LedgerError, NewDevice, Principal, SystemClock,
 };
+pub use listing::ListError;
 pub use subscription::{Feed, Subscription};
 
 use pilothouse_domain::{
     BlobHash, Command, CommandId, ContentHash, Cursor, DeviceId, Epoch, Outcome, Policy, Refusal,
-    ThreadId, feed::FeedCursor,
+    ThreadId, WorkspaceId, feed::FeedCursor,
 };
 use pilothouse_store::{DeviceRow, LedgerReader, StoreError};
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 use tokio::sync::{mpsc, oneshot};
 use writer::{Job, Writer};
 
@@ -63,6 +68,9 @@ struct Shared {
     epoch: Epoch,
     policy: Policy,
     dir: std::path::PathBuf,
+    workspaces: BTreeMap<WorkspaceId, std::path::PathBuf>,
+    runtimes: Arc<runtimes::Runtimes>,
+    listed: listing::Listed,
     feed: tokio::sync::watch::Receiver<u64>,
     unreached: tokio::sync::watch::Receiver<Unreached>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -81,9 +89,11 @@ impl Ledger {
         let (jobs, inbox) = mpsc::channel(JOBS);
         let policy = config.policy.clone();
         let dir = config.dir.clone();
+        let workspaces = config.workspaces.clone();
         let writer = Writer::open(config, jobs.clone(), runtime)?;
         let (epoch, feed) = (writer.epoch(), writer.feed());
         let unreached = writer.unreached();
+        let (runtimes, listed) = writer.listing();
         let thread = std::thread::Builder::new()
             .name("ledger-writer".into())
             .spawn(move || writer.run(inbox))
@@ -92,6 +102,9 @@ impl Ledger {
             epoch,
             policy,
             dir,
+            workspaces,
+            runtimes,
+            listed,
             feed,
             unreached,
             writer: Mutex::new(Some(thread)),

@@ -34,6 +34,8 @@ pub(crate) enum Plan {
         /// The first of them; `None` if the agent never took up any of the runs.
         from: Option<NativeId>,
     },
+    /// Load the conversation, and read it back.
+    Import(OpenPlan),
     /// Shorten the context.
     Compact(OpenPlan),
     /// Give an answer.

@@ -6,8 +6,12 @@ use crate::{
 };
 use pilothouse_domain::{
     AttemptId, Body, Effect, EffectKind, Incarnation, MessageId, NativeId, ProviderTurnId,
-    RequestStatus, Row, RunId, Subject, ThreadId, ThreadState, binding::BindingKey, row::RowKind,
-    state::AttemptSlot, thread::Relationship, transfer::TransferKind,
+    RequestStatus, Row, RunId, Subject, ThreadId, ThreadState,
+    binding::BindingKey,
+    row::RowKind,
+    state::{AttemptSlot, Import},
+    thread::Relationship,
+    transfer::TransferKind,
 };
 use pilothouse_store::{LedgerReads, StoreError};
 use std::path::PathBuf;
@@ -85,6 +89,12 @@ impl Work {
                 let from = first_turn(reads, thread, runs)?;
                 self.open(reads, state)?
                     .map(|open| Plan::Revert { open, from })
+            }
+            EffectKind::Import => {
+                if state.import != Some(Import::Reading) {
+                    return Ok(Plan::Gone);
+                }
+                self.open(reads, state)?.map(Plan::Import)
             }
             EffectKind::Compact { run, attempt } => {
                 if current(state, *run, *attempt).is_none() {
@@ -206,6 +216,7 @@ pub(crate) fn conversation(
         .and_then(|meta| meta.lineage)
         .is_some_and(|lineage| lineage.relationship == Relationship::Fork);
     let has_history = is_fork
+        || state.import.is_some()
         || state
             .provider_threads
             .iter()

@@ -231,6 +231,24 @@ impl Runtimes {
         self.begin(key, facts, opens, Some(record)).await
     }
 
+    /// How an agent is configured, and how a process of it would be launched.
+    pub(crate) fn described(&self, agent: &AgentName, cwd: &Path) -> Option<(&AgentSpec, Launch)> {
+        let spec = self.agents.get(agent)?;
+        let launch = Launch {
+            agent: agent.clone(),
+            incarnation: Incarnation::default(),
+            command: spec.command.clone(),
+            env: spec.env.clone(),
+            modes: spec.modes.clone(),
+            cwd: spec.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
+            wrapper: self.wrapper.clone(),
+            sandbox: None,
+            opens: None,
+            pid_file: None,
+        };
+        Some((spec, launch))
+    }
+
     fn family(&self, agent: &AgentName) -> &'static str {
         self.agents
             .get(agent)

@@ -323,6 +323,7 @@ impl Runtimes {
         };
         let events = history.read(native.clone(), TURNS).await?;
         Ok(Some(Past {
+            foreign: false,
             conversation: native.clone(),
             events,
             turns: TURNS,

@@ -4,8 +4,8 @@ use crate::{
     effects::{Done, Lane, failed, not_sent},
     plan::OpenPlan,
 };
-use pilothouse_domain::{EffectOutcome, NativeId, run::ErrorCode};
-use pilothouse_providers::contract::{Compaction, RevertError};
+use pilothouse_domain::{EffectOutcome, NativeId, limits, run::ErrorCode};
+use pilothouse_providers::contract::{Compaction, OpenError, RevertError};
 
 /// How often taking back turns is asked for of an agent whose process ends meanwhile.
 const REVERT_TRIES: usize = 3;
@@ -53,6 +53,37 @@ impl Lane {
             ErrorCode::RuntimeLost,
             "the agent ended each time it was asked; asking again does no harm",
         )
+    }
+
+    /// Loads the conversation that the thread was made of, and takes in its last turns. Can be done again.
+    pub(crate) async fn import(&self, plan: OpenPlan) -> Done {
+        let (running, native) = match self.open(&plan).await {
+            Ok(opened) => opened,
+            Err(done) => return done,
+        };
+        let Some(history) = running.runtime.history() else {
+            return failed(
+                Some(&running),
+                ErrorCode::Agent,
+                "the agent does not tell what was said",
+            );
+        };
+        let read = history.read(native.clone(), limits::IMPORTED_TURNS).await;
+        let outcome = match read {
+            Ok(events) => {
+                self.compare_with(&running, &native, events, true).await;
+                EffectOutcome::Acknowledged
+            }
+            Err(OpenError::Refused { error }) => EffectOutcome::Failed { error },
+            Err(error @ OpenError::NotFound { .. }) => {
+                return failed(Some(&running), ErrorCode::Resume, &error.to_string());
+            }
+            Err(OpenError::Lost) => EffectOutcome::Unknown,
+        };
+        Done {
+            session: Some(running.facts()),
+            outcome,
+        }
     }
 
     pub(crate) async fn compact(&self, plan: OpenPlan) -> Done {

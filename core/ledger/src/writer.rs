@@ -5,6 +5,7 @@ use crate::{
     config::{Clock, LedgerConfig, LedgerError, NewDevice, Principal},
     effects::EffectRunner,
     escalation, files,
+    listing::Listed,
     plan::Plan,
     runtimes::{Runtimes, SessionFacts},
     subscription::Subscription,
@@ -260,6 +261,11 @@ impl Writer {
 
     pub(crate) fn feed(&self) -> watch::Receiver<u64> {
         self.feed.subscribe()
+    }
+
+    /// What listing agents' conversations takes.
+    pub(crate) fn listing(&self) -> (Arc<Runtimes>, Listed) {
+        (Arc::clone(&self.runtimes), self.work.listed.clone())
     }
 
     /// Runs until shutdown.

@@ -8,7 +8,7 @@ use pilothouse_domain::{
     provider::{ProviderThreadStatus, SessionStatus, TurnEnd, TurnStatus},
     run::{AttemptStatus, BlockedOn, NodeKind, NodeStatus},
     state::{
-        ActiveRun, AttemptSlot, Barrier, EndedRun, ItemKind, ItemSlot, NodeSlot,
+        ActiveRun, AttemptSlot, Barrier, EndedRun, Import, ItemKind, ItemSlot, NodeSlot,
         ProviderThreadSlot, QueuedRun, RequestSlot, SessionSlot, ThreadMeta, TransferSlot,
     },
     thread::Lifecycle,
@@ -457,6 +457,13 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
                 state.transfers.retain(|slot| slot.id != *transfer);
             }
         }
+        Event::ImportRequested {
+            provider_thread, ..
+        } => {
+            state.import = Some(Import::Reading);
+            state.provider_thread = Some(*provider_thread);
+        }
+        Event::ImportEnded { .. } => state.import = Some(Import::Done),
         Event::RollbackRequested { before, .. } => state.rollback = Some(*before),
         Event::RollbackEnded { outcome, .. } => {
             state.rollback = None;

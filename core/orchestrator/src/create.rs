@@ -5,7 +5,12 @@ use crate::{
     choose::chosen,
     decide::{Deciding, accepted, invalid},
 };
-use pilothouse_domain::{Event, Refusal, WorkspaceId, limits, thread::Selection};
+use pilothouse_domain::{
+    CapabilityFlag, ConversationKey, EffectKind, Event, Refusal, WorkspaceId, limits,
+    provider::{ProviderThread, ProviderThreadStatus},
+    refusal::Fallback,
+    thread::Selection,
+};
 
 impl Deciding<'_> {
     pub(crate) fn create(
@@ -24,6 +29,60 @@ impl Deciding<'_> {
             lineage: None,
             actor: self.actor,
         });
+        Ok(accepted())
+    }
+
+    /// Makes a thread of a conversation that the agent has by itself. It is the thread's own from the beginning, so that it is
+    /// never imported twice; nothing starts in it before what was said there is read.
+    pub(crate) fn import(
+        &mut self,
+        title: &str,
+        workspace: &WorkspaceId,
+        selection: &Selection,
+        conversation: ConversationKey,
+    ) -> Result<Verdict, Refusal> {
+        self.check_new(title)?;
+        let selection = self.check_choice(workspace, selection)?;
+        let declared = self.policy.agents.get(&selection.agent);
+        let tells = declared
+            .is_some_and(|declared| declared.capabilities.has(CapabilityFlag::ListConversations));
+        if !tells {
+            return Err(Refusal::Unsupported {
+                capability: CapabilityFlag::ListConversations,
+                fallback: Some(Fallback::NewThread),
+            });
+        }
+        let listed = self.lookups.conversation.as_ref();
+        let Some(listed) = listed.filter(|listed| listed.agent == selection.agent) else {
+            return Err(Refusal::UnknownConversation { conversation });
+        };
+        if let Some(thread) = listed.thread {
+            return Err(Refusal::AlreadyHere { thread });
+        }
+        let provider_thread = self.command.id.derive("conversation");
+        self.draft.emit(Event::ThreadCreated {
+            thread: self.command.thread,
+            title: title.to_owned(),
+            workspace: workspace.clone(),
+            selection: selection.clone(),
+            lineage: None,
+            actor: self.actor,
+        });
+        self.draft.emit(Event::ProviderThreadChanged {
+            provider_thread: ProviderThread {
+                id: provider_thread,
+                agent: selection.agent,
+                owner: None,
+                coverage: 0,
+                status: ProviderThreadStatus::NotLoaded,
+            },
+        });
+        self.draft.emit(Event::ImportRequested {
+            provider_thread,
+            actor: self.actor,
+        });
+        self.draft
+            .effect(self.command.id.derive("effect"), EffectKind::Import);
         Ok(accepted())
     }
 

@@ -33,6 +33,7 @@ pub fn lookups(state: &ThreadState, command: &Command) -> LookupKeys {
             ..
         } => keys.run = Some(*run),
         CommandBody::ThreadFork { source, run, .. } => keys.source = Some((*source, *run)),
+        CommandBody::ThreadImport { conversation, .. } => keys.conversation = Some(*conversation),
         CommandBody::ThreadRollback { before, .. } => keys.rollback = Some(*before),
         CommandBody::ThreadSelect { .. } => {
             keys.session = state.session.as_ref().map(|session| session.id);
@@ -79,6 +80,12 @@ pub fn decide(
             run,
             workspace,
         } => deciding.fork(title, *source, *run, *workspace)?,
+        CommandBody::ThreadImport {
+            title,
+            workspace,
+            selection,
+            conversation,
+        } => deciding.import(title, workspace, selection, *conversation)?,
         body => {
             deciding.check_thread()?;
             deciding.in_thread(body)?
@@ -144,7 +151,9 @@ impl Deciding<'_> {
 
     fn in_thread(&mut self, body: &CommandBody) -> Result<Verdict, Refusal> {
         match body {
-            CommandBody::ThreadCreate { .. } | CommandBody::ThreadFork { .. } => Ok(accepted()),
+            CommandBody::ThreadCreate { .. }
+            | CommandBody::ThreadFork { .. }
+            | CommandBody::ThreadImport { .. } => Ok(accepted()),
             CommandBody::MessageSend {
                 text,
                 attachments,

@@ -38,8 +38,8 @@ pub use rollback::rollback_of;
 pub use summary::summarise;
 
 use pilothouse_domain::{
-    Body, Cursor, Effect, Event, ItemId, MessageId, Refusal, RequestId, Row, RowKey, RunId,
-    RuntimeRequest, SessionId, ThreadId, ThreadState, TurnItem,
+    AgentName, Body, ConversationKey, Cursor, Effect, Event, ItemId, MessageId, Refusal, RequestId,
+    Row, RowKey, RunId, RuntimeRequest, SessionId, ThreadId, ThreadState, TurnItem,
     binding::{Binding, BindingKey, BindingTarget},
     command::Notice,
     provider::OfferedModel,
@@ -90,6 +90,8 @@ pub struct LookupKeys {
     pub source: Option<(ThreadId, Option<RunId>)>,
     /// The first run that a rollback takes back; see [`rollback_of`].
     pub rollback: Option<RunId>,
+    /// The conversation that an import names.
+    pub conversation: Option<ConversationKey>,
     /// The session whose models a selection is checked against.
     pub session: Option<SessionId>,
 }
@@ -107,8 +109,19 @@ pub struct Lookups {
     pub source: Option<Box<SourceThread>>,
     /// What a rollback takes back.
     pub rollback: Option<Box<RollbackRuns>>,
+    /// The conversation that an import names, if the host has listed it.
+    pub conversation: Option<ListedConversation>,
     /// Models that the thread's agent offers; empty if that is not known.
     pub models: Vec<OfferedModel>,
+}
+
+/// A conversation that the host has listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedConversation {
+    /// Whose it is.
+    pub agent: AgentName,
+    /// The thread that has it already.
+    pub thread: Option<ThreadId>,
 }
 
 /// What a rollback takes back.

@@ -161,6 +161,7 @@ impl MemoryThread {
                 .source
                 .filter(|(source, _)| *source == self.state.thread)
                 .map(|(_, run)| Box::new(self.as_source(run))),
+            conversation: None,
             rollback: keys
                 .rollback
                 .and_then(|before| self.taken_back(before))

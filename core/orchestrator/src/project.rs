@@ -61,6 +61,8 @@ pub fn project(rows: &mut dyn Rows, state_before: &ThreadState, host_time_ms: u6
         | Event::RestartPending { .. }
         | Event::QueueHeld { .. }
         | Event::RollbackRequested { .. }
+        | Event::ImportRequested { .. }
+        | Event::ImportEnded { .. }
         | Event::TransferRecorded { .. }
         | Event::TransferStatusChanged { .. }
         | Event::NoticeRaised { .. }

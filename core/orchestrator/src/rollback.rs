@@ -14,7 +14,7 @@ use crate::{
 use pilothouse_domain::{
     EffectKind, Event, Refusal, Run, RunId, RunStatus, limits,
     refusal::{StaleWhat, Unfit},
-    state::EndedRun,
+    state::{EndedRun, Import},
 };
 
 /// The runs that a rollback takes back, from all runs that began at or after `before`, in their order, and the last that
@@ -40,6 +40,9 @@ impl Deciding<'_> {
         }
         if state.rollback.is_some() {
             return Err(busy("runs are being taken back"));
+        }
+        if state.import == Some(Import::Reading) {
+            return Err(busy("what was said before is being read"));
         }
         Ok(())
     }

@@ -64,6 +64,11 @@ pub trait ProviderAdapter: Send + Sync + 'static {
             })
         })
     }
+    /// The conversations that its agents have on this machine, where that is known without a process of theirs.
+    fn conversations(&self, launch: &Launch) -> Option<Arc<dyn Conversations>> {
+        let _ = launch;
+        None
+    }
     /// Starts a process and takes its handshake. `SessionReady` is the first event; after `SessionEnded`, which comes
     /// exactly once however the process ends, no other follows.
     fn start(
@@ -149,6 +154,10 @@ pub trait AgentRuntime: Send + Sync {
     fn reverting(&self) -> Option<&dyn Reverting> {
         None
     }
+    /// Tells which conversations it has.
+    fn conversations(&self) -> Option<&dyn Conversations> {
+        None
+    }
     /// Models that it can be given, in its order; empty if it does not say.
     fn models(&self) -> Vec<OfferedModel> {
         Vec::new()
@@ -198,6 +207,43 @@ pub trait History: Send + Sync {
     /// Whether a message that is not in the history never reached the model: only where it was measured that the agent
     /// writes it down before the turn starts.
     fn proves_absence(&self) -> bool;
+}
+
+/// Tells which conversations an agent has, also those that nobody here began.
+pub trait Conversations: Send + Sync {
+    /// A page of those of a directory, the newest first. Subagents' are none.
+    fn list(&self, asked: ListConversations) -> BoxFuture<'_, Result<ConversationList, OpenError>>;
+}
+
+/// Which conversations to list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListConversations {
+    /// Where they work.
+    pub cwd: PathBuf,
+    /// At most so many.
+    pub limit: u32,
+    /// Where the page before ended, as it said.
+    pub cursor: Option<String>,
+}
+
+/// A page of an agent's conversations.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConversationList {
+    /// The conversations.
+    pub found: Vec<FoundConversation>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+/// A conversation that an agent has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundConversation {
+    /// Its id.
+    pub id: NativeId,
+    /// The agent's title for it, or what was said first.
+    pub title: String,
+    /// When something was last said in it, Unix ms.
+    pub updated_at_ms: Option<u64>,
 }
 
 /// Begins a conversation as a copy of another.

@@ -5,7 +5,7 @@ use crate::{
     uploads::{Part, Progress},
 };
 use pilothouse_domain::DeviceId;
-use pilothouse_ledger::LedgerError;
+use pilothouse_ledger::{LedgerError, ListError};
 use pilothouse_wire::message::{
     BLOB_CHUNK, Base64, BlobChunk, ErrorAbout, ErrorCode, HostMessage, OlderItems, Query,
     QueryAnswer, QueryResult, WireError,
@@ -97,6 +97,24 @@ fn unreadable(error: &LedgerError) -> Failure {
     )
 }
 
+fn unlisted(error: &ListError) -> Failure {
+    let (code, next_step) = match error {
+        ListError::Unknown { .. } => (
+            ErrorCode::NotFound,
+            "name one that the host has; its host.toml lists them",
+        ),
+        ListError::NotOffered { .. } => (
+            ErrorCode::Failed,
+            "make a new thread and tell it what it has to know",
+        ),
+        ListError::Failed { .. } => (
+            ErrorCode::Failed,
+            "look at the agent on the host: run `pilothouse doctor`",
+        ),
+    };
+    (code, error.to_string(), next_step)
+}
+
 async fn result(host: &Served, device: DeviceId, query: Query) -> Result<QueryResult, Failure> {
     match query {
         Query::OlderItems {
@@ -155,6 +173,17 @@ async fn result(host: &Served, device: DeviceId, query: Query) -> Result<QueryRe
         Query::Workspaces => Ok(QueryResult::Workspaces {
             workspaces: host.facts.workspaces(),
         }),
+        Query::Conversations {
+            agent,
+            workspace,
+            cursor,
+        } => match host.ledger.conversations(agent, workspace, cursor).await {
+            Ok((conversations, next)) => Ok(QueryResult::Conversations {
+                conversations,
+                next,
+            }),
+            Err(error) => Err(unlisted(&error)),
+        },
         Query::Doctor => Ok(QueryResult::Doctor(host.facts.doctor().await)),
     }
 }

@@ -18,6 +18,7 @@ mod crashes;
 mod cuts;
 mod demo;
 mod disks;
+mod imports;
 mod opencode;
 mod pi;
 mod pictures;

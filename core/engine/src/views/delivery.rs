@@ -43,9 +43,9 @@ pub(crate) fn row_of(waiting: &Outstanding) -> DeliveryRow {
 fn preview_of(command: &Command) -> String {
     use pilothouse_domain::Answer;
     match &command.body {
-        CommandBody::ThreadCreate { title, .. } | CommandBody::ThreadFork { title, .. } => {
-            preview(title)
-        }
+        CommandBody::ThreadCreate { title, .. }
+        | CommandBody::ThreadFork { title, .. }
+        | CommandBody::ThreadImport { title, .. } => preview(title),
         CommandBody::MessageSend { text, .. } => preview(text),
         CommandBody::RequestAnswer { answer, .. } => match answer {
             Answer::Choose { option, .. } => option.to_string(),

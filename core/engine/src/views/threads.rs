@@ -202,6 +202,12 @@ fn predicted(
             title,
             workspace,
             selection,
+        }
+        | CommandBody::ThreadImport {
+            title,
+            workspace,
+            selection,
+            ..
         } => {
             let agent = selection.agent.clone();
             let (mode, sandbox) = (selection.mode, selection.sandbox);

@@ -25,6 +25,14 @@ pub enum ClientCommand {
         after_help = "Examples:\n  pilothouse fork 3kf\n  pilothouse fork 3kf --after 2 'The other way'\n\nThe agent gets a copy of the conversation up to there with the first message. Both threads work on the same\nfiles, as they are then."
     )]
     Fork(ForkArgs),
+    /// List conversations that an agent has by itself in a workspace, for instance from its own program at the desk
+    #[command(after_help = "Example:\n  pilothouse sessions --agent claude --workspace demo")]
+    Sessions(SessionsArgs),
+    /// Make a thread of a conversation that an agent has by itself; what was said in it last is read
+    #[command(
+        after_help = "Example:\n  pilothouse import 7qx --agent claude --workspace demo\n\n`pilothouse sessions` lists them. Close the agent's own program before you go on here: both would write the same conversation."
+    )]
+    Import(ImportArgs),
     /// Have a thread's agent forget a run and all after it; files stay as they are
     #[command(
         after_help = "Example:\n  pilothouse rollback 3kf --before 4\n\nThe runs stay in the timeline, marked as rolled back."
@@ -216,6 +224,56 @@ pub struct ForkArgs {
     /// The run after which it goes its own way: its number, or the beginning of its id [default: the last that has ended]
     #[arg(long, value_name = "RUN")]
     pub after: Option<String>,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `sessions`
+#[derive(Debug, Clone, Args)]
+pub struct SessionsArgs {
+    /// The agent, as the host calls it
+    #[arg(long)]
+    pub agent: String,
+    /// The workspace, as the host calls it
+    #[arg(long)]
+    pub workspace: String,
+    /// The host (its name, or the beginning of its id) [default: the only one]
+    #[arg(long)]
+    pub host: Option<String>,
+    /// Where the page before ended, as it said [default: the newest]
+    #[arg(long, value_name = "PLACE")]
+    pub after: Option<String>,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
+/// `import`
+#[derive(Debug, Clone, Args)]
+pub struct ImportArgs {
+    /// The conversation (the beginning of its key is enough)
+    pub key: String,
+    /// What the thread is about [default: the conversation's title]
+    pub title: Option<String>,
+    /// The agent, as the host calls it
+    #[arg(long)]
+    pub agent: String,
+    /// The workspace, as the host calls it
+    #[arg(long)]
+    pub workspace: String,
+    /// The host (its name, or the beginning of its id) [default: the only one]
+    #[arg(long)]
+    pub host: Option<String>,
+    /// What the agent may do without asking
+    #[arg(long, value_enum, default_value_t = ModeArg::Ask)]
+    pub mode: ModeArg,
     /// Common options.
     #[command(flatten)]
     pub device: DeviceArgs,
@@ -463,6 +521,8 @@ impl ClientCommand {
             Self::Threads(args) => &args.device,
             Self::New(args) => &args.device,
             Self::Fork(args) => &args.device,
+            Self::Sessions(args) => &args.device,
+            Self::Import(args) => &args.device,
             Self::Rollback(args) => &args.device,
             Self::Compact(args) => &args.device,
             Self::Select(args) => &args.device,

@@ -7,7 +7,9 @@ use super::{
     text::span,
 };
 use pilothouse_domain::{
-    BlobHash, CommandBody, HostId, RequestId, ThreadId, command::Notice, provider::OfferedModel,
+    AgentName, BlobHash, CommandBody, HostId, RequestId, ThreadId, WorkspaceId,
+    command::Notice,
+    provider::{NativeConversation, OfferedModel},
 };
 use pilothouse_engine::{
     Batch, Core, CoreConfig, HostRow, InboxRow, LinkState, NewCommand, Observation, Page,
@@ -465,6 +467,36 @@ impl Device {
         match self.query(Query::Models { host, thread }) {
             Ok(Page::Models(models)) => models,
             Ok(_) | Err(_) => Vec::new(),
+        }
+    }
+
+    /// A page of the conversations that an agent has by itself, and where the next begins.
+    pub(crate) fn conversations(
+        &self,
+        host: HostId,
+        agent: &AgentName,
+        workspace: &WorkspaceId,
+        after: Option<String>,
+    ) -> Result<(Vec<NativeConversation>, Option<String>), Failure> {
+        let asked = Query::Conversations {
+            host,
+            agent: agent.clone(),
+            workspace: workspace.clone(),
+            after,
+        };
+        match self.query(asked) {
+            Ok(Page::Conversations {
+                conversations,
+                next,
+            }) => Ok((conversations, next)),
+            Ok(_) => Err(Failure::new(
+                Code::Error,
+                "the host answered something else",
+            )),
+            Err(error) => {
+                let what = format!("listing the conversations: {error}");
+                Err(Failure::new(Code::Unconfirmed, what).next(error.next_step()))
+            }
         }
     }
 

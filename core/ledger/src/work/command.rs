@@ -3,9 +3,12 @@
 use super::Work;
 use crate::config::Principal;
 use pilothouse_domain::{
-    Cause, Command, CommandBody, Outcome, Refusal, ThreadId, limits, thread::Actor,
+    Cause, Command, CommandBody, Outcome, Refusal, ThreadId,
+    binding::{Binding, BindingKey, BindingTarget},
+    limits,
+    thread::Actor,
 };
-use pilothouse_orchestrator::{Lookups, Verdict, decide, lookups, source_of};
+use pilothouse_orchestrator::{ListedConversation, Lookups, Verdict, decide, lookups, source_of};
 use pilothouse_store::{LedgerTx, StoreError};
 
 /// A message waits for its files: one that names a file which is not here is not taken.
@@ -113,6 +116,18 @@ impl Work {
             device: principal.device,
         };
         let verdict = decision.verdict.clone();
+        // In the same transaction: the next import finds it bound.
+        if let CommandBody::ThreadImport { conversation, .. } = &command.body
+            && let Some((agent, native)) = self.listed.find(*conversation)
+        {
+            let target = BindingTarget::Thread {
+                provider_thread: command.id.derive("conversation"),
+                node: None,
+                run: None,
+            };
+            let key = BindingKey::Thread { thread: native };
+            tx.put_binding(agent.as_str(), thread, &Binding { key, target })?;
+        }
         self.append(tx, thread, cause, decision)?;
         self.settle(tx, thread)?;
         let cursor = self
@@ -155,6 +170,16 @@ impl Work {
             {
                 found.models.clone_from(offered);
             }
+        }
+        if let Some(key) = keys.conversation
+            && let Some((agent, native)) = self.listed.find(key)
+        {
+            let key = BindingKey::Thread { thread: native };
+            let bound = tx.binding(agent.as_str(), &key)?;
+            found.conversation = Some(ListedConversation {
+                thread: bound.map(|(thread, _)| thread),
+                agent,
+            });
         }
         if let Some(before) = keys.rollback {
             found.rollback = crate::bindings::taken_back(tx, thread, before)?.map(Box::new);

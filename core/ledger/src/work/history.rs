@@ -10,6 +10,7 @@ use pilothouse_domain::{
     item::Position,
     row::RowKind,
     run::{ErrorCode, RunAttempt, RunError},
+    state::Import,
     thread::Delivery,
 };
 use pilothouse_orchestrator::Decision;
@@ -25,6 +26,8 @@ pub(crate) struct Past {
     pub(crate) events: Vec<ProviderEvent>,
     /// How many of the newest turns were asked for.
     pub(crate) turns: u32,
+    /// Whether turns that nobody here began are taken in: the thread was made of the conversation.
+    pub(crate) foreign: bool,
     /// See `History::proves_absence`.
     pub(crate) proves_absence: bool,
 }
@@ -40,6 +43,12 @@ impl Work {
         past: &Past,
     ) -> Result<(), StoreError> {
         self.load(tx, thread)?;
+        if past.foreign {
+            for event in &past.events {
+                self.ingest(tx, thread, facts, event)?;
+            }
+            return Ok(());
+        }
         let agent = facts.agent.as_str();
         let ours = messages(&past.events);
         for (message, turn) in &ours {
@@ -77,7 +86,9 @@ impl Work {
             .state(thread)
             .and_then(|state| state.meta.as_ref()?.lineage)
             .is_some();
-        if foreign > 0 && !is_fork {
+        // Of an import they are taken in next.
+        let is_read = self.state(thread).and_then(|state| state.import) != Some(Import::Reading);
+        if foreign > 0 && !is_fork && is_read {
             tracing::warn!(%thread, items = foreign, "the conversation went on elsewhere; that part is not shown");
         }
         self.resolve_delivery(tx, thread, facts, &ours, past)

@@ -13,6 +13,7 @@ use crate::{
     bindings::following,
     config::Clock,
     escalation,
+    listing::Listed,
     open_text::{Chunk, OpenTexts},
     runtimes::SessionFacts,
     survivors::Served,
@@ -54,6 +55,8 @@ pub(crate) struct Work {
     unrouted: BTreeMap<Incarnation, Vec<ProviderEvent>>,
     /// What each agent offers as far as heard in this life: for threads that have no session yet.
     offered: BTreeMap<AgentName, Vec<OfferedModel>>,
+    /// Agents' own conversations as they were listed in this life.
+    pub(crate) listed: Listed,
     change: Change,
 }
 
@@ -139,6 +142,7 @@ impl Work {
             texts: OpenTexts::default(),
             unrouted: BTreeMap::new(),
             offered: BTreeMap::new(),
+            listed: Listed::default(),
             change: Change::default(),
         }
     }

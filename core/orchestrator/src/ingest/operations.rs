@@ -3,6 +3,7 @@
 use super::{Ingesting, WORDS, cut};
 use pilothouse_domain::{
     AttemptId, EffectOutcome, Event, ItemContent, ItemStatus, Row, RunId,
+    command::{Notice, NoticeKind},
     event::RollbackOutcome,
     item::Body,
     limits,
@@ -10,7 +11,7 @@ use pilothouse_domain::{
     provider_event::NativePlace,
     row::RowKind,
     run::{AttemptStatus, Correlation, ErrorCode, RunError},
-    state::EndedRun,
+    state::{EndedRun, Import},
 };
 
 impl Ingesting<'_> {
@@ -128,6 +129,37 @@ impl Ingesting<'_> {
         if let Some(spot) = spot {
             let id = self.mint.mint();
             self.open_item(id, spot, content, status);
+        }
+    }
+
+    /// What was said in an imported conversation is here, or could not be read: then it goes on all the same, and its person
+    /// is told. A run of it that failed holds nothing back.
+    pub(super) fn imported(&mut self, outcome: &EffectOutcome) {
+        if self.state().import != Some(Import::Reading) {
+            return;
+        }
+        let error = match outcome {
+            EffectOutcome::Failed { error } => Some(RunError {
+                code: error.code,
+                message: cut(&error.message, WORDS),
+            }),
+            EffectOutcome::Unknown | EffectOutcome::TurnEnded => Some(RunError {
+                code: ErrorCode::RuntimeLost,
+                message: "the agent was lost before it had told all".to_owned(),
+            }),
+            _ => None,
+        };
+        if let Some(error) = &error {
+            let id = self.mint.mint();
+            let message = format!("what was said before could not be read: {}", error.message);
+            let what = NoticeKind::Agent { message };
+            self.emit(Event::NoticeRaised {
+                notice: Notice { id, what },
+            });
+        }
+        self.emit(Event::ImportEnded { error });
+        if self.state().held.is_some() {
+            self.emit(Event::QueueHeld { reason: None });
         }
     }
 

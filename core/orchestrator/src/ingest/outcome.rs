@@ -49,6 +49,7 @@ pub fn ingest_outcome(
         EffectKind::Revert { before, runs, head } => {
             ingesting.reverted(*before, runs, *head, outcome);
         }
+        EffectKind::Import => ingesting.imported(outcome),
         EffectKind::Compact { run, attempt } => ingesting.compacted(*run, *attempt, outcome),
     }
     ingesting.done()

@@ -14,6 +14,7 @@ mod attaching;
 mod bounds;
 mod children;
 mod forking;
+mod importing;
 mod items;
 mod lifecycle;
 mod loss;

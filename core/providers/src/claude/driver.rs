@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Escalation, EventSender, Forking, History, InterruptError,
-        Interrupting, Launch, OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError,
-        Response, Reverting, RuntimeEvents, SendError, SendTurn, StartError, Steering,
-        TurnAccepted,
+        AgentRuntime, Compacting, Conversations, Escalation, EventSender, Forking, History,
+        InterruptError, Interrupting, Launch, OpenError, OpenThread, ProcessSharing,
+        ProviderAdapter, RespondError, Response, Reverting, RuntimeEvents, SendError, SendTurn,
+        StartError, Steering, TurnAccepted,
     },
     picture,
     process::{Life, StopTimers},
@@ -166,6 +166,10 @@ impl ProviderAdapter for ClaudeAdapter {
 
     fn sharing(&self) -> ProcessSharing {
         ProcessSharing::PerThread
+    }
+
+    fn conversations(&self, launch: &Launch) -> Option<Arc<dyn Conversations>> {
+        Some(Arc::new(Files::of(launch)))
     }
 
     fn start(

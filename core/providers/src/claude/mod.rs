@@ -15,6 +15,7 @@ mod codec;
 mod content;
 mod conversation;
 mod driver;
+mod listing;
 mod messages;
 mod options;
 mod outgoing;

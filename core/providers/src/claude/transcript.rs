@@ -216,7 +216,7 @@ impl Branch {
 }
 
 /// Whether an entry is a message of a person that begins a turn.
-fn is_prompt(said: &Value) -> bool {
+pub(super) fn is_prompt(said: &Value) -> bool {
     let is = |key: &str| said.get(key) == Some(&Value::Bool(true));
     if text_of(said, "type").as_deref() != Some("user") || is("isMeta") || is("isCompactSummary") {
         return false;

@@ -3,6 +3,7 @@
 use super::{
     codec::Codec,
     gate::{self, GateFile},
+    listing::SessionFolders,
     outgoing::Call,
     profile::{self, Dialect},
     replies::{CallError, Reply},
@@ -10,10 +11,10 @@ use super::{
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Escalation, EventSender, Forking, History, InterruptError,
-        Interrupting, Launch, OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError,
-        Response, Reverting, SendError, SendTurn, StartError, Steer, SteerError, Steering,
-        TurnAccepted,
+        AgentRuntime, Compacting, Conversations, Escalation, EventSender, Forking, History,
+        InterruptError, Interrupting, Launch, OpenError, OpenThread, ProcessSharing,
+        ProviderAdapter, RespondError, Response, Reverting, SendError, SendTurn, StartError, Steer,
+        SteerError, Steering, TurnAccepted,
     },
     picture,
     process::{Life, StopTimers},
@@ -107,6 +108,12 @@ impl ProviderAdapter for PiAdapter {
 
     fn sharing(&self) -> ProcessSharing {
         ProcessSharing::PerThread
+    }
+
+    /// omp's were not looked at.
+    fn conversations(&self, launch: &Launch) -> Option<Arc<dyn Conversations>> {
+        let is_pi = Dialect::of_command(&launch.command) == Dialect::Pi;
+        is_pi.then(|| Arc::new(SessionFolders::of(launch)) as Arc<dyn Conversations>)
     }
 
     fn start(

@@ -18,6 +18,7 @@ mod driver;
 mod frames;
 mod gate;
 mod history;
+mod listing;
 mod messages;
 mod outgoing;
 mod passed_over;

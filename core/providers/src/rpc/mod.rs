@@ -14,6 +14,7 @@ pub(crate) mod frames;
 pub(crate) mod growth;
 pub(crate) mod life;
 pub(crate) mod session;
+pub(crate) mod session_files;
 pub(crate) mod websocket;
 
 use asked::AnswerProblem;

@@ -478,6 +478,16 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         "opencode",
         "case_43_a_picture_alone_with_words_and_with_a_text_reaches_the_model_whole",
     ),
+    (
+        ListConversations,
+        "claude",
+        "conversations_of_claude_code_are_listed_and_become_threads",
+    ),
+    (
+        ListConversations,
+        "pi",
+        "conversations_of_pi_are_listed_and_become_threads",
+    ),
 ];
 
 /// Flags whose `no` leaves nothing to refuse: nobody can ask for what they describe, or the accessor of the contract that

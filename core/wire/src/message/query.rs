@@ -2,7 +2,10 @@
 
 use super::WireError;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use pilothouse_domain::{AgentName, BlobHash, Mode, Position, Row, Scope, ThreadId, WorkspaceId};
+use pilothouse_domain::{
+    AgentName, BlobHash, Mode, Position, Row, Scope, ThreadId, WorkspaceId,
+    provider::NativeConversation,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
@@ -47,6 +50,17 @@ pub enum Query {
     Agents,
     /// The workspaces of the host.
     Workspaces,
+    /// Conversations that an agent has by itself in a workspace, the newest first; needs the scope `operate`, for an agent may
+    /// be started to tell.
+    Conversations {
+        /// The agent.
+        agent: AgentName,
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// Where the page before ended, as it said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cursor: Option<String>,
+    },
     /// What the host's doctor finds.
     Doctor,
 }
@@ -55,7 +69,7 @@ impl Query {
     /// What a device must have been granted to ask it.
     pub fn scope(&self) -> Scope {
         match self {
-            Self::PutBlob { .. } => Scope::Operate,
+            Self::PutBlob { .. } | Self::Conversations { .. } => Scope::Operate,
             _ => Scope::Read,
         }
     }
@@ -97,6 +111,14 @@ pub enum QueryResult {
     Workspaces {
         /// In the order of the configuration.
         workspaces: Vec<WorkspaceInfo>,
+    },
+    /// Conversations that an agent has by itself.
+    Conversations {
+        /// A page of them.
+        conversations: Vec<NativeConversation>,
+        /// Where the next page begins, if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<String>,
     },
     /// What the doctor found.
     Doctor(DoctorReport),

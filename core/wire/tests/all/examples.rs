@@ -23,6 +23,7 @@ use pilothouse_wire::{
     version::{ProtocolRange, UpdateNeeded, VersionRefusal},
 };
 
+mod conversations;
 mod feed;
 
 pub(crate) use feed::{feed_thread, feed_update, gap};
@@ -331,6 +332,7 @@ pub(crate) fn of_device() -> Vec<(&'static str, DeviceMessage)> {
         ("query.agents", query(3, Query::Agents)),
         ("query.workspaces", query(4, Query::Workspaces)),
         ("query.doctor", query(5, Query::Doctor)),
+        ("query.conversations", query(7, conversations::asked())),
         ("ping", DeviceMessage::Ping { nonce: u64::MAX }),
         (
             "bye",
@@ -502,6 +504,7 @@ pub(crate) fn of_host() -> Vec<(&'static str, HostMessage)> {
                 },
             ),
         ),
+        ("result.conversations", result(7, conversations::page())),
         (
             "result.workspaces",
             result(

@@ -21,6 +21,12 @@ pub(in crate::golden) fn commands() -> Vec<Command> {
             run: Some(id!(RunId, 17)),
             workspace: ForkWorkspace::SameTree,
         },
+        CommandBody::ThreadImport {
+            title: "What was begun at the desk".into(),
+            workspace: "project".into(),
+            selection: selection(),
+            conversation: id!(ConversationKey, 36),
+        },
         CommandBody::ThreadRollback {
             before: id!(RunId, 3),
             last: id!(RunId, 34),
@@ -125,6 +131,8 @@ pub(in crate::golden) fn refusal_name(refusal: &Refusal) -> &'static str {
         Refusal::UnknownThread { .. } => "unknown_thread",
         Refusal::ThreadExists { .. } => "thread_exists",
         Refusal::ReadOnly { .. } => "read_only",
+        Refusal::UnknownConversation { .. } => "unknown_conversation",
+        Refusal::AlreadyHere { .. } => "already_here",
         Refusal::UnknownRun { .. } => "unknown_run",
         Refusal::UnfitRun { .. } => "unfit_run",
         Refusal::UnknownRequest { .. } => "unknown_request",
@@ -198,6 +206,12 @@ pub(in crate::golden) fn refusals() -> Vec<Refusal> {
         },
         Refusal::ReadOnly {
             reason: "newer".into(),
+        },
+        Refusal::UnknownConversation {
+            conversation: id!(ConversationKey, 36),
+        },
+        Refusal::AlreadyHere {
+            thread: id!(ThreadId, 15),
         },
         Refusal::UnknownRun { run },
         Refusal::UnfitRun {

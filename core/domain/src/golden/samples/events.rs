@@ -44,6 +44,8 @@ pub(in crate::golden) fn event_name(event: &Event) -> &'static str {
         Event::TransferStatusChanged { .. } => "transfer.status",
         Event::RollbackRequested { .. } => "rollback.requested",
         Event::RollbackEnded { .. } => "rollback.ended",
+        Event::ImportRequested { .. } => "thread.imports",
+        Event::ImportEnded { .. } => "thread.imported",
         Event::NoticeRaised { .. } => "notice.raised",
         Event::FrameUnreadable { .. } => "frame.unreadable",
         Event::DevicePaired { .. } => "device.paired",
@@ -252,6 +254,13 @@ pub(in crate::golden) fn events() -> Vec<Event> {
             before: run,
             outcome,
         });
+    }
+    events.push(Event::ImportRequested {
+        provider_thread: id!(ProviderThreadId, 35),
+        actor: Actor::Ledger,
+    });
+    for error in [None, Some(error())] {
+        events.push(Event::ImportEnded { error });
     }
     events.push(Event::TransferRecorded {
         transfer: transfer(),

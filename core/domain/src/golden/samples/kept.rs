@@ -149,6 +149,7 @@ pub(in crate::golden) fn effects() -> Vec<Effect> {
             runs: vec![run, id!(RunId, 34)],
             head: summary().last_run,
         },
+        EffectKind::Import,
         EffectKind::Compact { run, attempt },
         EffectKind::Respond {
             request: id!(RequestId, 12),

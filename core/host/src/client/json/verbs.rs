@@ -3,9 +3,13 @@
 use super::rows::{Queued, queued};
 use crate::client::failure::{Candidate, Code, Failure};
 use pilothouse_domain::{
-    AttemptId, CommandId, ContentHash, HostId, ItemId, MessageId, Refusal, RequestId,
-    RequestStatus, RunId, RunStatus, ThreadId, command::NoticeKind, event::HoldReason,
-    provider::OfferedModel, request::Answer, thread::Selection,
+    AgentName, AttemptId, CommandId, ContentHash, ConversationKey, HostId, ItemId, MessageId,
+    Refusal, RequestId, RequestStatus, RunId, RunStatus, ThreadId, WorkspaceId,
+    command::NoticeKind,
+    event::HoldReason,
+    provider::{NativeConversation, OfferedModel},
+    request::Answer,
+    thread::Selection,
 };
 use pilothouse_engine::ThreadHeader;
 use serde::Serialize;
@@ -34,6 +38,34 @@ pub(crate) struct Forked {
     pub(crate) source: ThreadId,
     /// The run after which it goes its own way, if one was named.
     pub(crate) after: Option<RunId>,
+}
+
+/// `session`: a conversation that an agent has by itself.
+#[derive(Debug, Serialize)]
+pub(crate) struct NativeSession {
+    pub(crate) host: HostId,
+    pub(crate) agent: AgentName,
+    pub(crate) workspace: WorkspaceId,
+    #[serde(flatten)]
+    pub(crate) conversation: NativeConversation,
+}
+
+/// `sessions`: the end of a page of them.
+#[derive(Debug, Serialize)]
+pub(crate) struct NativeSessions {
+    pub(crate) host: HostId,
+    /// Where the next page begins; `null` if there is none.
+    pub(crate) next: Option<String>,
+}
+
+/// `imported`
+#[derive(Debug, Serialize)]
+pub(crate) struct Imported {
+    pub(crate) thread: ThreadId,
+    pub(crate) host: HostId,
+    pub(crate) command: CommandId,
+    /// The conversation.
+    pub(crate) key: ConversationKey,
 }
 
 /// `rolled_back`: only ever printed for what the host confirmed.

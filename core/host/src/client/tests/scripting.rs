@@ -6,11 +6,11 @@ use crate::client::{
     json::{self, Op},
 };
 use pilothouse_domain::{
-    AttemptId, CommandId, ContentHash, DeviceId, ItemStatus, MessageId, Mode, Refusal,
-    RequestStatus, RunStatus, ThreadId,
+    AttemptId, CommandId, ContentHash, ConversationKey, DeviceId, ItemStatus, MessageId, Mode,
+    Refusal, RequestStatus, RunStatus, ThreadId,
     command::NoticeKind,
     event::HoldReason,
-    provider::OfferedModel,
+    provider::{NativeConversation, OfferedModel},
     request::{Answer, AnswerDelivery, QuestionReply},
     run::BlockedOn,
     state::EndedRun,
@@ -125,6 +125,36 @@ fn examples() -> Vec<String> {
                 command: command_id(),
                 source: ThreadId::from_bytes([7; 16]),
                 after: Some(run_id(2)),
+            },
+        ),
+        json::line(
+            "session",
+            json::NativeSession {
+                host: host_id(),
+                agent: "claude".into(),
+                workspace: "app".into(),
+                conversation: NativeConversation {
+                    key: ConversationKey::from_bytes([8; 16]),
+                    title: "What was begun at the desk".to_owned(),
+                    updated_at_ms: Some(1_800_000_000_000),
+                    thread: Some(thread_id()),
+                },
+            },
+        ),
+        json::line(
+            "sessions",
+            json::NativeSessions {
+                host: host_id(),
+                next: Some("50".to_owned()),
+            },
+        ),
+        json::line(
+            "imported",
+            json::Imported {
+                thread: thread_id(),
+                host: host_id(),
+                command: command_id(),
+                key: ConversationKey::from_bytes([8; 16]),
             },
         ),
         json::line(

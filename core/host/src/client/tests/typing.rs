@@ -29,6 +29,8 @@ fn the_verbs_hold_together() {
             "threads",
             "new",
             "fork",
+            "sessions",
+            "import",
             "rollback",
             "compact",
             "select",

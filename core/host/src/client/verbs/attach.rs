@@ -70,6 +70,18 @@ fn media_type(path: &Path, bytes: &[u8]) -> &'static str {
     }
 }
 
+/// Waits for the host to be connected. If it does not come, asking it says so.
+pub(super) fn reach(device: &mut Device, host: HostId, until: Instant) {
+    if device.seen.hosts.is_none() {
+        device.observe(Scope::Hosts);
+    }
+    let _connected = device.wait(Some(until), |device| {
+        let mut hosts = device.seen.hosts.as_ref()?.iter();
+        let is_there = hosts.any(|row| row.host == host && row.link == LinkState::Synchronised);
+        is_there.then_some(())
+    });
+}
+
 /// Brings them to the host, which has to be connected for that.
 pub(super) fn upload(
     device: &mut Device,
@@ -80,15 +92,7 @@ pub(super) fn upload(
     if files.is_empty() {
         return Ok(Vec::new());
     }
-    if device.seen.hosts.is_none() {
-        device.observe(Scope::Hosts);
-    }
-    // If it does not come, bringing the first file says so.
-    let _connected = device.wait(Some(until), |device| {
-        let mut hosts = device.seen.hosts.as_ref()?.iter();
-        let is_there = hosts.any(|row| row.host == host && row.link == LinkState::Synchronised);
-        is_there.then_some(())
-    });
+    reach(device, host, until);
     let bring = |file: File| {
         let hash = device.upload(host, &file.bytes).map_err(|error| {
             let what = format!("attaching {}: {error}", show::safe(&file.name));

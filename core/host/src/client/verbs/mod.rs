@@ -2,6 +2,7 @@
 
 mod answer;
 mod attach;
+mod import;
 mod lists;
 mod operate;
 mod reply;
@@ -24,6 +25,8 @@ pub(crate) fn run(command: ClientCommand, output: &mut Output) -> Result<(), Fai
         ClientCommand::Inbox(args) => lists::inbox(&args, output),
         ClientCommand::New(args) => steer::new(&args, output),
         ClientCommand::Fork(args) => operate::fork(&args, output),
+        ClientCommand::Sessions(args) => import::sessions(&args, output),
+        ClientCommand::Import(args) => import::import(&args, output),
         ClientCommand::Rollback(args) => operate::rollback(&args, output),
         ClientCommand::Compact(args) => operate::compact(&args, output),
         ClientCommand::Select(args) => select::select(&args, output),

@@ -52,6 +52,7 @@ const GOLDEN_REFUSALS: &str = include_str!("../../../../domain/golden/refusals.j
 /// Refusals that `decide` never gives, with who does.
 fn elsewhere(code: &str) -> Option<&'static str> {
     Some(match code {
+        "unknown_conversation" | "already_here" => "an import, asked in importing.rs",
         "not_ready" => "the host, while it starts or stops",
         "rate_limited" => "the host, for a device that sends too fast",
         "disk_full" => "the ledger, when it cannot append",
@@ -65,6 +66,7 @@ pub(crate) fn kind(body: &CommandBody) -> &'static str {
     match body {
         CommandBody::ThreadCreate { .. } => "create",
         CommandBody::ThreadFork { .. } => "fork",
+        CommandBody::ThreadImport { .. } => "import",
         CommandBody::ThreadRollback { .. } => "rollback",
         CommandBody::ThreadCompact => "compact",
         CommandBody::ThreadSelect { .. } => "select",

@@ -300,7 +300,9 @@ impl Oracle {
             return "unknown_thread".to_owned();
         }
         match &command.body {
-            CommandBody::ThreadCreate { .. } | CommandBody::ThreadFork { .. } => unreachable!(),
+            CommandBody::ThreadCreate { .. }
+            | CommandBody::ThreadFork { .. }
+            | CommandBody::ThreadImport { .. } => unreachable!(),
             CommandBody::MessageSend { .. }
             | CommandBody::ThreadRollback { .. }
             | CommandBody::ThreadSelect { .. }

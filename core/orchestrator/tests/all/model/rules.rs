@@ -98,7 +98,7 @@ impl Oracle {
                 }
             }
             CommandBody::QueueRelease { .. } => self.held = None,
-            CommandBody::ThreadFork { .. } => {}
+            CommandBody::ThreadFork { .. } | CommandBody::ThreadImport { .. } => {}
             CommandBody::ThreadRollback { before, .. } => {
                 let first = self.run_by_id(*before).expect("it was judged");
                 let from = self.runs[first].ordinal;

@@ -1,0 +1,108 @@
+//! Imports: a thread of a conversation that its agent had already.
+
+use crate::world::{PHONE, command_id, device, policy};
+use pilothouse_domain::{
+    CapabilityFlag, CapabilityValue, Command, CommandBody, ConversationKey, EffectKind, Event,
+    Mode, Policy, Refusal, ThreadId, ThreadState,
+    state::Import,
+    thread::{Actor, Selection},
+};
+use pilothouse_orchestrator::{Decision, ListedConversation, Lookups, apply, decide};
+
+fn able() -> Policy {
+    let mut policy = policy(CapabilityValue::Yes, CapabilityValue::Yes);
+    for agent in policy.agents.values_mut() {
+        let flag = CapabilityFlag::ListConversations;
+        agent.capabilities.insert(flag, CapabilityValue::Yes);
+    }
+    policy
+}
+
+fn key() -> ConversationKey {
+    ConversationKey::of(&"codex".into(), &"native".into())
+}
+
+fn import(policy: &Policy, listed: Option<ListedConversation>) -> Result<Decision, Refusal> {
+    let id = command_id(900);
+    let command = Command {
+        id,
+        thread: id.derive("thread"),
+        device_seq: 1,
+        based_on: None,
+        issued_at_ms: 1,
+        body: CommandBody::ThreadImport {
+            title: "From the desk".to_owned(),
+            workspace: "project".into(),
+            selection: Selection {
+                agent: "codex".into(),
+                model: None,
+                effort: None,
+                mode: Mode::Ask,
+                sandbox: None,
+            },
+            conversation: key(),
+        },
+    };
+    let found = Lookups {
+        conversation: listed,
+        ..Lookups::default()
+    };
+    let actor = Actor::Device {
+        device: device(PHONE),
+    };
+    decide(
+        &ThreadState::empty(command.thread),
+        &found,
+        actor,
+        &command,
+        policy,
+    )
+}
+
+fn listed(agent: &str, thread: Option<ThreadId>) -> Option<ListedConversation> {
+    Some(ListedConversation {
+        agent: agent.into(),
+        thread,
+    })
+}
+
+#[test]
+fn only_a_conversation_that_the_host_has_listed_of_that_agent_becomes_a_thread() {
+    let unknown = Refusal::UnknownConversation {
+        conversation: key(),
+    };
+    assert_eq!(import(&able(), None), Err(unknown.clone()));
+    assert_eq!(import(&able(), listed("other", None)), Err(unknown));
+    let thread = ThreadId::from_bytes([9; 16]);
+    let again = import(&able(), listed("codex", Some(thread)));
+    assert_eq!(again, Err(Refusal::AlreadyHere { thread }));
+    let silent = policy(CapabilityValue::Yes, CapabilityValue::Yes);
+    let refused = import(&silent, listed("codex", None));
+    assert!(matches!(
+        refused,
+        Err(Refusal::Unsupported {
+            capability: CapabilityFlag::ListConversations,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn an_import_has_its_conversation_from_the_beginning_and_rests_only_when_it_is_read() {
+    let decision = import(&able(), listed("codex", None)).unwrap();
+    let kinds: Vec<_> = decision.effects.iter().map(|effect| &effect.kind).collect();
+    assert_eq!(kinds, [&EffectKind::Import]);
+    assert!(EffectKind::Import.is_replay_safe());
+    let mut state = ThreadState::empty(command_id(900).derive("thread"));
+    for event in &decision.events {
+        apply(&mut state, event);
+    }
+    assert_eq!(state.import, Some(Import::Reading));
+    assert_eq!(
+        state.provider_thread,
+        Some(command_id(900).derive("conversation"))
+    );
+    assert!(!state.rests());
+    apply(&mut state, &Event::ImportEnded { error: None });
+    assert!(state.rests());
+}

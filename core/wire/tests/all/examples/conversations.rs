@@ -1,0 +1,24 @@
+//! Conversations that agents have by themselves.
+
+use pilothouse_domain::{ConversationKey, provider::NativeConversation};
+use pilothouse_wire::message::{Query, QueryResult};
+
+pub(super) fn asked() -> Query {
+    Query::Conversations {
+        agent: "claude".into(),
+        workspace: "site".into(),
+        cursor: Some("50".to_owned()),
+    }
+}
+
+pub(super) fn page() -> QueryResult {
+    QueryResult::Conversations {
+        conversations: vec![NativeConversation {
+            key: ConversationKey::from_bytes([36; 16]),
+            title: "What was begun at the desk".to_owned(),
+            updated_at_ms: Some(1_796_044_137_000),
+            thread: None,
+        }],
+        next: Some("100".to_owned()),
+    }
+}

@@ -1,0 +1,135 @@
+//! Conversations that agents have by themselves, end to end: begun by one host, listed by another that knows nothing of them,
+//! and made threads of, once.
+
+use crate::stories::conversation;
+use pilothouse_domain::{
+    AgentName, CommandBody, ConversationKey, Mode, Refusal, WorkspaceId,
+    provider::NativeConversation, thread::Selection,
+};
+use pilothouse_engine::{Page, Query, Ticket};
+use pilothouse_tests::{Cli, Device, Setup, World};
+use serde_json::json;
+
+/// What an agent has in the workspace, all pages.
+fn listed(world: &World, device: &Device, agent: &str) -> Vec<NativeConversation> {
+    let mut all = Vec::new();
+    let mut after = None;
+    loop {
+        let page = device.core().query(Query::Conversations {
+            host: world.host.id(),
+            agent: AgentName::from(agent),
+            workspace: WorkspaceId::from("demo"),
+            after: after.take(),
+        });
+        let Ok(Page::Conversations {
+            conversations,
+            next,
+        }) = page
+        else {
+            panic!("{page:?}")
+        };
+        all.extend(conversations);
+        after = next;
+        if after.is_none() {
+            return all;
+        }
+    }
+}
+
+fn import(device: &Device, agent: &str, conversation: ConversationKey) -> Ticket {
+    let selection = Selection {
+        agent: agent.into(),
+        model: None,
+        effort: None,
+        mode: Mode::Ask,
+        sandbox: None,
+    };
+    let body = CommandBody::ThreadImport {
+        title: "taken over".to_owned(),
+        workspace: "demo".into(),
+        selection,
+        conversation,
+    };
+    device.submit(None, body)
+}
+
+fn listed_and_imported(mut world: World, agent: &str) {
+    world.model.script("say", &json!([{"text": "Said."}]));
+    let device = world.device("phone");
+    let mine = device.new_thread(agent, Mode::Ask);
+    // Hidden characters in what becomes a title.
+    let first = "\u{202e}first [[id:one]] [[script:say]]";
+    for (ordinal, text) in [(1, first), (2, "then [[id:two]] [[script:say]]")] {
+        device.accepted(&device.say(mine, text));
+        device.completed(mine, ordinal);
+    }
+    let known = device.wait("the conversation in the list", |_| {
+        let found = listed(&world, &device, agent);
+        found.into_iter().find(|one| one.thread == Some(mine))
+    });
+    let again = device.refused(&import(&device, agent, known.key));
+    assert_eq!(again, Refusal::AlreadyHere { thread: mine });
+    let unknown = ConversationKey::from_bytes([7; 16]);
+    let refused = device.refused(&import(&device, agent, unknown));
+    assert_eq!(
+        refused,
+        Refusal::UnknownConversation {
+            conversation: unknown
+        }
+    );
+
+    // A host without a past, over the same agents: to it the conversation is one that somebody began at the desk.
+    drop(device);
+    world.host.begin_anew();
+    let cli = Cli::paired(world.dir(), "terminal", &world.host);
+    let (code, words) = cli.read(
+        &world.host,
+        &["sessions", "--agent", agent, "--workspace", "demo"],
+    );
+    assert_eq!(code, 0, "{words}");
+    let key = &known.key.to_string()[..8];
+    assert!(
+        words.contains(key) && !words.contains('\u{202e}'),
+        "{words}"
+    );
+    let device = world.device("tablet");
+    let found = listed(&world, &device, agent);
+    let found = found.into_iter().find(|one| one.key == known.key).unwrap();
+    assert_eq!(found.thread, None);
+    let ticket = import(&device, agent, found.key);
+    device.accepted(&ticket);
+    let thread = ticket.thread();
+    device.watch(thread);
+    // What is said at once waits until all that was said before is here.
+    device.accepted(&device.say(thread, "next [[id:three]] [[script:say]]"));
+    device.completed(thread, 3);
+    assert_eq!(
+        conversation(&device, thread),
+        [
+            first,
+            "Said.",
+            "then [[id:two]] [[script:say]]",
+            "Said.",
+            "next [[id:three]] [[script:say]]",
+            "Said."
+        ]
+    );
+    for mark in ["one", "two", "three"] {
+        assert_eq!(world.model.mark(mark).first_steps, 1, "{mark}");
+    }
+    assert_eq!(world.model.mark("one").requests, 3);
+    let second = device.refused(&import(&device, agent, found.key));
+    assert_eq!(second, Refusal::AlreadyHere { thread });
+    device.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn conversations_of_claude_code_are_listed_and_become_threads() {
+    listed_and_imported(Setup::new().claude().start(), "claude");
+}
+
+#[test]
+fn conversations_of_pi_are_listed_and_become_threads() {
+    listed_and_imported(Setup::new().pi(&[]).start(), "pi");
+}
