@@ -3,6 +3,7 @@
 use crate::{host::Host, process::Process};
 use serde_json::Value;
 use std::{
+    io::{Seek as _, Write as _},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -85,7 +86,12 @@ impl Cli {
 
     /// Runs a verb to its end.
     pub fn run(&self, host: &Host, verb: &[&str]) -> Said {
-        let output = self.output(host, verb, &["--json"]);
+        self.run_with(host, verb, "")
+    }
+
+    /// Runs a verb to its end that reads this from standard input.
+    pub fn run_with(&self, host: &Host, verb: &[&str], input: &str) -> Said {
+        let output = self.output(host, verb, &["--json"], input);
         let text = String::from_utf8_lossy(&output.stdout);
         let lines = text.lines().map(|line| {
             serde_json::from_str(line)
@@ -100,14 +106,18 @@ impl Cli {
 
     /// Runs a verb to its end as a person does: its exit code, and what it printed for reading.
     pub fn read(&self, host: &Host, verb: &[&str]) -> (i32, String) {
-        let output = self.output(host, verb, &[]);
+        let output = self.output(host, verb, &[], "");
         let code = output.status.code().unwrap_or(-1);
         let text = [output.stdout, output.stderr].concat();
         (code, String::from_utf8_lossy(&text).into_owned())
     }
 
-    fn output(&self, host: &Host, verb: &[&str], more: &[&str]) -> Output {
+    fn output(&self, host: &Host, verb: &[&str], more: &[&str], input: &str) -> Output {
         let mut command = self.command(host);
+        let mut typed = tempfile::tempfile().expect("a temporary file");
+        let put = typed.write_all(input.as_bytes());
+        put.and_then(|()| typed.rewind()).expect("what is typed");
+        command.stdin(typed);
         command.args(verb).args(more).arg("--data").arg(&self.data);
         command
             .output()

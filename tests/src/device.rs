@@ -11,8 +11,8 @@ use pilothouse_domain::{
     state::EndedRun, thread::Selection,
 };
 use pilothouse_engine::{
-    Core, CoreConfig, Environment, InboxRow, InboxState, LinkState, Network, NewCommand,
-    Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform, Ticket,
+    Core, CoreConfig, DirectAgent, Environment, InboxRow, InboxState, LinkState, Network,
+    NewCommand, Observation, Page, Query, QueryError, RequestPage, Scope, SystemPlatform, Ticket,
     TicketOutcome, TimelineRow,
 };
 use std::{
@@ -77,6 +77,20 @@ impl Device {
         assert_eq!(paired, Ok(host.id()), "{name} pairs");
         device.synchronised();
         device
+    }
+
+    /// A new device that drives an agent's server itself, with no daemon.
+    pub fn direct(dir: &Path, name: &str, agent: &DirectAgent, secret: &str) -> Self {
+        let mut device = Self::open(dir, name, HostId::default());
+        let added = device.core().add_direct(agent, secret);
+        device.host = added.unwrap_or_else(|error| panic!("{name}: {error}"));
+        device.synchronised();
+        device
+    }
+
+    /// The host that it works with.
+    pub fn host(&self) -> HostId {
+        self.host
     }
 
     /// Closes it and opens it again.
@@ -267,11 +281,16 @@ impl Device {
 
     /// Makes a thread in workspace `demo` and opens it.
     pub fn new_thread(&self, agent: &str, mode: Mode) -> ThreadId {
+        self.new_thread_in("demo", agent, mode)
+    }
+
+    /// Makes a thread and opens it.
+    pub fn new_thread_in(&self, workspace: &str, agent: &str, mode: Mode) -> ThreadId {
         let ticket = self.submit(
             None,
             CommandBody::ThreadCreate {
                 title: format!("with {agent}"),
-                workspace: WorkspaceId::from("demo"),
+                workspace: WorkspaceId::from(workspace),
                 selection: Selection {
                     agent: AgentName::from(agent),
                     model: None,

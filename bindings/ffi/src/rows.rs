@@ -12,8 +12,8 @@ use pilothouse_domain::{
     thread::Selection,
 };
 use pilothouse_engine::{
-    ActiveRow, AgentRow, ChangeRow, DeliveryRow, DeliveryState, HostRow, InboxRow, InboxState,
-    LinkState, QueueRow, SubjectRow,
+    ActiveRow, AgentRow, ChangeRow, DeliveryRow, DeliveryState, DirectRow, HostRow, InboxRow,
+    InboxState, LinkState, QueueRow, SubjectRow,
 };
 
 /// A paired host.
@@ -39,6 +39,18 @@ pub struct HostRow {
     pub workspaces: Vec<WorkspaceId>,
     /// The mode of a thread that names none.
     pub default_mode: Mode,
+    /// For an agent that is driven from this device, with no daemon.
+    pub direct: Option<DirectRow>,
+}
+
+/// An agent that is driven from this device, with no daemon: no checkpoints of files, no wake-up, on this device only, and only
+/// while this program runs.
+#[uniffi::remote(Record)]
+pub struct DirectRow {
+    /// Which server it is, `codex`.
+    pub family: String,
+    /// Why the agent cannot be reached at the moment; it is tried again by itself. `null`: it can, or nothing was asked of it yet.
+    pub unreached: Option<String>,
 }
 
 /// An agent that a host offers.

@@ -38,6 +38,8 @@ const BATCH: usize = 256;
 const ENDED_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 /// Time for the links to say goodbye.
 const FAREWELL: Duration = Duration::from_millis(1500);
+/// Time for ledgers in this process to be closed.
+const CLOSING: Duration = Duration::from_secs(10);
 
 /// Takes the answer to a question to a host.
 pub(crate) type Reply = Box<dyn FnOnce(Result<QueryResult, QueryError>) + Send>;
@@ -84,6 +86,8 @@ pub(crate) enum Message {
         thread: ThreadId,
         rows: Vec<pilothouse_domain::Row>,
     },
+    /// Whether an agent that is driven from here is reached has changed.
+    HostsChanged,
     Unpark {
         command: CommandId,
         reply: mpsc::Sender<Result<bool, String>>,
@@ -336,6 +340,7 @@ impl Actor {
                     self.show_timeline(host, thread, false);
                 }
             }
+            Message::HostsChanged => self.show_hosts(),
             Message::Unpark { command, reply } => {
                 let _ = reply.send(self.unpark(command));
             }
@@ -483,6 +488,8 @@ impl Actor {
         };
         self.runtime.block_on(async {
             let _ = tokio::time::timeout(FAREWELL, farewell).await;
+            let closing = self.shared.direct.close();
+            let _ = tokio::time::timeout(CLOSING, closing).await;
         });
         // What was submitted behind the end is not saved, and says so.
         for message in self.inbox.try_iter() {

@@ -49,8 +49,35 @@ pub trait Platform: Send + Sync {
     fn now_ms(&self) -> u64;
     /// Fills a buffer with random bytes fit for secrets.
     fn random(&self, buffer: &mut [u8]);
+    /// A secret that was kept under a name; `None` if there is none.
+    ///
+    /// # Errors
+    /// The platform's store does not give it.
+    fn secret(&self, name: &str) -> Result<Option<String>, SecretError> {
+        let _ = name;
+        Err(SecretError::NoStore)
+    }
+    /// Keeps a secret where only this program can read it, in place of one of the same name.
+    ///
+    /// # Errors
+    /// The platform's store does not take it.
+    fn keep_secret(&self, name: &str, secret: &str) -> Result<(), SecretError> {
+        let _ = (name, secret);
+        Err(SecretError::NoStore)
+    }
     /// Takes a log line; never holds text of a conversation, nor a secret.
     fn log(&self, level: LogLevel, target: &str, message: &str);
+}
+
+/// Why a secret was not kept, or not given back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// The platform has no place for secrets.
+    #[error("there is no store of secrets on this platform")]
+    NoStore,
+    /// It cannot be used now.
+    #[error("the store of secrets cannot be used: {0}")]
+    Unavailable(String),
 }
 
 /// Asks for something of a host; the engine gives it an id and an order.

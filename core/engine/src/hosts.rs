@@ -2,6 +2,7 @@
 
 use crate::{
     actor::{Message, Reply},
+    direct::DirectDialer,
     error::QueryError,
     put_off::PutOff,
     rows::LinkState,
@@ -91,7 +92,8 @@ pub(crate) struct Following {
 
 impl HostLink {
     pub(crate) fn start(shared: &Arc<Shared>, runtime: &Handle, row: &HostRow, life: u64) -> Self {
-        let hello = Hello::of_this_build(
+        let direct = shared.direct.holds(row.host);
+        let mut hello = Hello::of_this_build(
             shared.config.device_name.clone(),
             format!(
                 "pilothouse-engine/{} {}",
@@ -99,16 +101,25 @@ impl HostLink {
                 shared.config.platform
             ),
         );
-        let dialer = LazyDialer {
-            shared: shared.clone(),
-            pin: SpkiHash::from_bytes(*row.spki.as_bytes()),
-            addresses: row.addresses.clone(),
-            dialer: OnceCell::new(),
+        let dialer: Arc<dyn Dialer> = if direct {
+            // Nothing is gained by compressing what stays in this process.
+            hello.encodings.clear();
+            Arc::new(DirectDialer {
+                shared: shared.clone(),
+                host: row.host,
+            })
+        } else {
+            Arc::new(LazyDialer {
+                shared: shared.clone(),
+                pin: SpkiHash::from_bytes(*row.spki.as_bytes()),
+                addresses: row.addresses.clone(),
+                dialer: OnceCell::new(),
+            })
         };
         let jitter = shared.platform.clone();
         let config = LinkConfig {
             hello,
-            dialer: Arc::new(dialer),
+            dialer,
             random: Box::new(move || {
                 let mut bytes = [0; 8];
                 jitter.random(&mut bytes);

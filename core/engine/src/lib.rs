@@ -15,6 +15,7 @@
 //! - after a reconnect outcomes are asked first, and only what the host never took is sent again, under its id;
 //! - a request is never shown as answered before the host said so, nor approvable unless its text fits its hash;
 //! - sinks are foreign code: only the delivery thread calls them, a panic closes one observation and nothing else;
+//! - an agent that is driven from here, with no daemon, has a ledger in this process and is a host to everything else;
 //! - one process at a time holds the links of a data directory; others read it and add to its outbox.
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod commands;
 mod core;
 mod delivery;
 mod diff;
+mod direct;
 mod error;
 mod far;
 mod feed;
@@ -48,19 +50,22 @@ mod views;
 pub use crate::core::{Core, Observation};
 pub use api::{
     CoreConfig, Environment, LogLevel, MOST_IN_INBOX, MOST_LISTED, Network, NewCommand, Page,
-    Platform, Prediction, Query, QueryResult, RequestPage, Scope, Sink, ThreadPage, TicketOutcome,
+    Platform, Prediction, Query, QueryResult, RequestPage, Scope, SecretError, Sink, ThreadPage,
+    TicketOutcome,
 };
 pub use batch::{AppendText, Batch, ListBatch, ListOp, ThreadsBatch, TimelineBatch};
+pub use direct::{DIRECT_LIMITS, DirectAgent, DirectError, DirectFamily};
 pub use error::{CoreError, PairError, QueryError, SubmitError};
 pub use far::{FarHost, FarHostError};
 pub use pilothouse_domain::row::Standing;
 pub use pilothouse_orchestrator::{Affordances, Offer, Unavailable, masked};
+pub use pilothouse_providers::endpoint::EndpointRefusal;
 pub use pilothouse_store::{ThreadFilter, ThreadPlace};
 pub use pilothouse_wire::identity::{DeviceKey, DeviceKeyError, P256PublicKey};
 pub use platform::SystemPlatform;
 pub use rows::{
-    ActiveRow, AgentRow, ChangeRow, DeliveryRow, DeliveryState, HostRow, InboxRow, InboxState,
-    LinkState, QueueRow, RequestOutline, RowContent, RowText, SubjectRow, ThreadCounts,
+    ActiveRow, AgentRow, ChangeRow, DeliveryRow, DeliveryState, DirectRow, HostRow, InboxRow,
+    InboxState, LinkState, QueueRow, RequestOutline, RowContent, RowText, SubjectRow, ThreadCounts,
     ThreadHeader, ThreadRow, TimelineRow,
 };
 pub use ticket::Ticket;

@@ -1,6 +1,6 @@
 //! The platform of programs without an app around them: a key file in the data directory, the system's clock.
 
-use crate::api::{LogLevel, Platform};
+use crate::api::{LogLevel, Platform, SecretError};
 use pilothouse_wire::identity::{DeviceKey, DeviceKeyError, FileKey};
 use std::{
     path::PathBuf,
@@ -8,7 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// For terminal clients and the JVM: [`FileKey::FILE`] in the data directory, system clock and randomness, `tracing`.
+/// For terminal clients and the JVM: [`FileKey::FILE`] and secrets in the data directory, system clock and randomness, `tracing`.
 pub struct SystemPlatform {
     data_dir: PathBuf,
     key: Mutex<Option<Arc<dyn DeviceKey>>>,
@@ -21,6 +21,13 @@ impl SystemPlatform {
             data_dir: data_dir.into(),
             key: Mutex::new(None),
         }
+    }
+
+    /// Readable for its user only, like the key beside it.
+    fn secret_file(&self, name: &str) -> PathBuf {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let name: String = name.chars().filter(|&c| plain(c)).collect();
+        self.data_dir.join(format!("{name}.secret"))
     }
 }
 
@@ -51,6 +58,28 @@ impl Platform for SystemPlatform {
             reason = "without randomness no command may get an id; every system this runs on has it"
         )]
         getrandom::fill(buffer).expect("the system gives randomness");
+    }
+
+    fn secret(&self, name: &str) -> Result<Option<String>, SecretError> {
+        match std::fs::read_to_string(self.secret_file(name)) {
+            Ok(secret) => Ok(Some(secret)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(SecretError::Unavailable(error.to_string())),
+        }
+    }
+
+    fn keep_secret(&self, name: &str, secret: &str) -> Result<(), SecretError> {
+        let file = self.secret_file(name);
+        let kept = || {
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).create(true).truncate(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let mut file = options.open(&file)?;
+            std::io::Write::write_all(&mut file, secret.as_bytes())?;
+            file.sync_all()
+        };
+        kept().map_err(|error| SecretError::Unavailable(error.to_string()))
     }
 
     fn log(&self, level: LogLevel, target: &str, message: &str) {

@@ -39,6 +39,19 @@ pub struct HostRow {
     pub workspaces: Vec<WorkspaceId>,
     /// The mode of a thread that names none.
     pub default_mode: Mode,
+    /// For an agent that is driven from this device, with no daemon.
+    pub direct: Option<DirectRow>,
+}
+
+/// An agent that is driven from this device: see [`crate::DIRECT_LIMITS`]. Its link is always there; whether the agent is, is
+/// another matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectRow {
+    /// Which server it is, `codex`.
+    pub family: String,
+    /// Why the agent cannot be reached at the moment, in words; it is tried again by itself. `None`: it can, or nothing was
+    /// asked of it yet.
+    pub unreached: Option<String>,
 }
 
 /// An agent that a host offers.

@@ -4,6 +4,7 @@ use crate::{
     actor::Message,
     api::{CoreConfig, LogLevel, Platform},
     delivery::{Delivery, ObservationId, lock},
+    direct::DirectHosts,
     further,
     live::Live,
     predict::{Held, Overlay},
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     /// Of whoever submits or asks.
     ask_reader: Mutex<Option<ReplicaReader>>,
     identity: Mutex<Option<DeviceIdentity>>,
+    /// Agents that are driven from here.
+    pub(crate) direct: DirectHosts,
 }
 
 impl Shared {
@@ -68,6 +71,7 @@ impl Shared {
         ask_reader: ReplicaReader,
     ) -> Self {
         Self {
+            direct: DirectHosts::read(&config.data_dir),
             config,
             platform,
             live: Mutex::new(Live::default()),

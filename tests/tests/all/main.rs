@@ -17,6 +17,7 @@ mod compat;
 mod crashes;
 mod cuts;
 mod demo;
+mod direct;
 mod disks;
 mod imports;
 mod opencode;

@@ -35,6 +35,7 @@ pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<HostRow>
             }),
             workspaces: policy.map_or_else(Vec::new, |policy| policy.workspaces.clone()),
             default_mode: policy.map(|policy| policy.default_mode).unwrap_or_default(),
+            direct: shared.direct.row(host.host),
         });
     }
     rows.sort_by(|a, b| (&a.name, a.host).cmp(&(&b.name, b.host)));

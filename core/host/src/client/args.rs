@@ -11,6 +11,9 @@ pub enum ClientCommand {
         after_help = "Example:\n  pilothouse join 'pilothouse:pair?…'\n\nGive - as the code to read it from standard input, so that it shows in no process list."
     )]
     Join(JoinArgs),
+    /// Drive an agent's own server from this device, with no Pilothouse on its machine
+    #[command(subcommand)]
+    Direct(DirectCommand),
     /// List the paired hosts, whether they can be reached, and what waits on each
     Hosts(HostsArgs),
     /// List threads: what each is doing, and what waits in it
@@ -110,6 +113,38 @@ pub struct JoinArgs {
     /// Waiting.
     #[command(flatten)]
     pub patience: PatienceArgs,
+}
+
+/// `direct`
+#[derive(Debug, Clone, Subcommand)]
+pub enum DirectCommand {
+    /// Add a codex that listens on a WebSocket; it is shown like a host
+    #[command(
+        after_help = "Example:\n  ssh -N -L 4500:127.0.0.1:4500 box &\n  pilothouse direct add box --codex ws://127.0.0.1:4500 --dir /home/me/app < token\n\nThe token of its server is read from standard input. There are no checkpoints of files and no wake-up there, and it goes\non only while a pilothouse runs on this device."
+    )]
+    Add(DirectAddArgs),
+}
+
+/// `direct add`
+#[derive(Debug, Clone, Args)]
+pub struct DirectAddArgs {
+    /// What it is called here
+    pub name: String,
+    /// Where `codex app-server` listens: wss://HOST[:PORT], or ws:// on this machine (a forward of SSH's) and in a private network
+    #[arg(long, value_name = "URL")]
+    pub codex: String,
+    /// A directory of that machine that threads can work in; can be given several times
+    #[arg(long = "dir", value_name = "DIR", required = true)]
+    pub directories: Vec<String>,
+    /// SHA-256 of its server's public key, 64 hexadecimal digits, in place of the public authorities
+    #[arg(long, value_name = "SHA256", conflicts_with = "private_network")]
+    pub pin: Option<String>,
+    /// The address lies inside a private network, e.g. a VPN: what is said is not encrypted by Pilothouse
+    #[arg(long)]
+    pub private_network: bool,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
 }
 
 /// `hosts`
@@ -517,6 +552,7 @@ impl ClientCommand {
     pub(super) fn device(&self) -> &DeviceArgs {
         match self {
             Self::Join(args) => &args.device,
+            Self::Direct(DirectCommand::Add(args)) => &args.device,
             Self::Hosts(args) => &args.device,
             Self::Threads(args) => &args.device,
             Self::New(args) => &args.device,

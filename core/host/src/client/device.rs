@@ -12,8 +12,8 @@ use pilothouse_domain::{
     provider::{NativeConversation, OfferedModel},
 };
 use pilothouse_engine::{
-    Batch, Core, CoreConfig, HostRow, InboxRow, LinkState, NewCommand, Observation, Page,
-    Platform as _, Query, QueryError, RequestPage, Scope, SystemPlatform, ThreadCounts,
+    Batch, Core, CoreConfig, DirectAgent, HostRow, InboxRow, LinkState, NewCommand, Observation,
+    Page, Platform as _, Query, QueryError, RequestPage, Scope, SystemPlatform, ThreadCounts,
     ThreadFilter, ThreadHeader, ThreadPage, ThreadPlace, ThreadRow, Ticket, TicketOutcome,
     TimelineRow,
 };
@@ -507,6 +507,13 @@ impl Device {
 
     fn query(&self, query: Query) -> Result<Page, QueryError> {
         self.core.query(query)
+    }
+
+    /// Drives an agent's server from this device.
+    pub(crate) fn add_direct(&self, agent: &DirectAgent, token: &str) -> Result<HostId, Failure> {
+        self.core
+            .add_direct(agent, token)
+            .map_err(|error| Failure::new(Code::Error, format!("adding it: {error}")))
     }
 
     /// Pairs with the host that the code names.

@@ -1,7 +1,7 @@
 //! A codex elsewhere, at the address of its WebSocket (`codex app-server --listen ws://… --ws-auth capability-token …`).
 //!
 //! What was at work before this connection goes on, and is taken up as after the death of a host. When the connection is lost
-//! codex goes on, too; here it counts as gone until it is connected with again.
+//! codex goes on, and it is connected with again.
 
 use super::{CodexAdapter, Deadlines};
 use crate::{
@@ -107,7 +107,7 @@ impl ProviderAdapter for FarCodexAdapter {
         Box::pin(self.connect(launch, events))
     }
 
-    fn outlives_host(&self) -> bool {
+    fn runs_elsewhere(&self) -> bool {
         true
     }
 

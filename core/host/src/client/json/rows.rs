@@ -35,6 +35,14 @@ pub(crate) struct Host<'a> {
     agents: Vec<Agent<'a>>,
     workspaces: &'a [WorkspaceId],
     default_mode: Mode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direct: Option<Direct<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Direct<'a> {
+    family: &'a str,
+    unreached: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,6 +93,10 @@ impl<'a> From<&'a HostRow> for Host<'a> {
             agents: row.agents.iter().map(Agent::from).collect(),
             workspaces: &row.workspaces,
             default_mode: row.default_mode,
+            direct: row.direct.as_ref().map(|direct| Direct {
+                family: &direct.family,
+                unreached: direct.unreached.as_deref(),
+            }),
         }
     }
 }

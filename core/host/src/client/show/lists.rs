@@ -6,7 +6,7 @@ use crate::client::{
     text::{one_line, since},
 };
 use pilothouse_domain::{row::WaitingCounts, run::BlockedOn};
-use pilothouse_engine::{HostRow, LinkState, ThreadHeader, ThreadRow};
+use pilothouse_engine::{DIRECT_LIMITS, HostRow, LinkState, ThreadHeader, ThreadRow};
 use std::fmt::Write as _;
 
 /// How a link stands, in words.
@@ -89,6 +89,14 @@ pub(crate) fn hosts(
             facts.push(format!("last seen {} ago", since(now_ms, seen)));
         }
         let _ = writeln!(out, "  {}", style.paint(Tone::Dim, &facts.join(" · ")));
+        if let Some(direct) = &row.direct {
+            let what = format!("driven from here ({}): {DIRECT_LIMITS}", direct.family);
+            let _ = writeln!(out, "  {}", style.paint(Tone::Dim, &what));
+            if let Some(problem) = &direct.unreached {
+                let problem = format!("its agent is not reached: {}", one_line(problem, 300));
+                let _ = writeln!(out, "  {}", style.paint(Tone::Bad, &problem));
+            }
+        }
         let agents: Vec<&str> = row.agents.iter().map(|agent| agent.name.as_str()).collect();
         let workspaces: Vec<&str> = row
             .workspaces

@@ -59,6 +59,7 @@ pub(super) fn host(link: LinkState) -> HostRow {
         }],
         workspaces: vec![WorkspaceId::from("app")],
         default_mode: Mode::Ask,
+        direct: None,
     }
 }
 

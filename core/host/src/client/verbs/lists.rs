@@ -2,7 +2,7 @@
 
 use super::typed;
 use crate::client::{
-    args::{HostsArgs, InboxArgs, JoinArgs, Only, ThreadsArgs},
+    args::{DirectAddArgs, HostsArgs, InboxArgs, JoinArgs, Only, ThreadsArgs},
     device::{Device, no_host},
     failure::{Code, Failure},
     json,
@@ -12,7 +12,8 @@ use crate::client::{
     style::Tone,
 };
 use pilothouse_engine::{
-    HostRow, InboxRow, InboxState, LinkState, Scope, Standing, ThreadFilter, ThreadPage,
+    DIRECT_LIMITS, DirectAgent, DirectFamily, HostRow, InboxRow, InboxState, LinkState, Scope,
+    Standing, ThreadFilter, ThreadPage,
 };
 
 pub(super) fn join(args: &JoinArgs, output: &mut Output) -> Result<(), Failure> {
@@ -43,6 +44,36 @@ pub(super) fn join(args: &JoinArgs, output: &mut Output) -> Result<(), Failure> 
         None,
         "Next: `pilothouse threads` shows what is there, `pilothouse new` makes a thread.",
     )?;
+    Ok(())
+}
+
+pub(super) fn add_direct(args: &DirectAddArgs, output: &mut Output) -> Result<(), Failure> {
+    let pin = args.pin.as_deref().map(str::parse).transpose();
+    let pin = pin.map_err(|error| Failure::new(Code::Usage, format!("--pin: {error}")))?;
+    let token = typed("-", "the token")?;
+    let device = Device::open(&args.device, None, None)?;
+    let agent = DirectAgent {
+        name: args.name.clone(),
+        family: DirectFamily::Codex,
+        url: args.codex.clone(),
+        pin,
+        private_network: args.private_network,
+        directories: args.directories.clone(),
+    };
+    let host = device.add_direct(&agent, &token)?;
+    let name = args.name.clone();
+    output.object(
+        "joined",
+        json::Joined {
+            host,
+            name: name.clone(),
+        },
+    )?;
+    output.say(
+        Some(Tone::Good),
+        &format!("{} ({host}) is driven from this device.", show::safe(&name)),
+    )?;
+    output.say(None, &format!("Know: {DIRECT_LIMITS}."))?;
     Ok(())
 }
 

@@ -13,13 +13,18 @@ mod watch;
 #[cfg(test)]
 pub(crate) use reply::{Choice, compose};
 
-use super::{args::ClientCommand, failure::Failure, output::Output};
+use super::{
+    args::{ClientCommand, DirectCommand},
+    failure::Failure,
+    output::Output,
+};
 use std::io::Read as _;
 
 /// Does what was typed.
 pub(crate) fn run(command: ClientCommand, output: &mut Output) -> Result<(), Failure> {
     match command {
         ClientCommand::Join(args) => lists::join(&args, output),
+        ClientCommand::Direct(DirectCommand::Add(args)) => lists::add_direct(&args, output),
         ClientCommand::Hosts(args) => lists::hosts(&args, output),
         ClientCommand::Threads(args) => lists::threads(&args, output),
         ClientCommand::Inbox(args) => lists::inbox(&args, output),

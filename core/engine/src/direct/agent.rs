@@ -1,0 +1,138 @@
+//! What a person says of an agent that is driven from here.
+
+use pilothouse_domain::{ContentHash, WorkspaceId};
+use pilothouse_providers::endpoint::{Endpoint, EndpointRefusal, Trust};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Characters of a name.
+const NAME_CHARS: usize = 80;
+/// Directories of an agent.
+const DIRECTORIES: usize = 64;
+
+/// Which agent's own server it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DirectFamily {
+    /// `codex app-server`, over WebSocket with a bearer token.
+    Codex,
+}
+
+impl DirectFamily {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Codex => "codex",
+        }
+    }
+}
+
+/// An agent that is driven from this device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectAgent {
+    /// What it is called here, 1 to 80 characters.
+    pub name: String,
+    /// Which server it is.
+    pub family: DirectFamily,
+    /// Where it listens: `wss://…`, `https://…`; without TLS (`ws://…`, `http://…`) only on this machine's loopback, where a
+    /// forward of SSH's ends, or where `private_network` is said. No secret stands in it.
+    pub url: String,
+    /// SHA-256 of the public key that its server must have; `None` leaves that to the public authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<ContentHash>,
+    /// The person says that the address lies inside a private network.
+    #[serde(default)]
+    pub private_network: bool,
+    /// Directories of the agent's machine that threads can work in: absolute paths there, 1 to 64.
+    pub directories: Vec<String>,
+}
+
+/// Why an agent is not driven from here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DirectError {
+    /// Nothing may be said to its address.
+    #[error(transparent)]
+    Refused(#[from] EndpointRefusal),
+    /// Something said of it cannot be so.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// What.
+        field: &'static str,
+        /// Why.
+        problem: String,
+    },
+    /// It could not be kept.
+    #[error("it cannot be kept: {why}")]
+    NotKept {
+        /// Why.
+        why: String,
+    },
+    /// The core is closed.
+    #[error("the core is closed")]
+    Closed,
+}
+
+impl DirectAgent {
+    /// Its address, if something may be said to it.
+    pub(crate) fn endpoint(&self) -> Result<Endpoint, EndpointRefusal> {
+        let trust = match (self.pin, self.private_network) {
+            (Some(pin), _) => Trust::Pinned(pin),
+            (None, true) => Trust::PrivateNetwork,
+            (None, false) => Trust::Usual,
+        };
+        Endpoint::parse(&self.url, trust)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), DirectError> {
+        let invalid = |field, problem: &str| {
+            Err(DirectError::Invalid {
+                field,
+                problem: problem.to_owned(),
+            })
+        };
+        let name = self.name.trim();
+        if name.is_empty()
+            || name.chars().count() > NAME_CHARS
+            || name.chars().any(char::is_control)
+        {
+            return invalid("name", "1 to 80 characters are expected");
+        }
+        if self.directories.is_empty() || self.directories.len() > DIRECTORIES {
+            return invalid("directories", "1 to 64 are expected");
+        }
+        let is_path = |path: &String| path.starts_with('/') && !path.chars().any(char::is_control);
+        if !self.directories.iter().all(is_path) {
+            return invalid(
+                "directories",
+                "absolute paths of the agent's machine are expected",
+            );
+        }
+        let workspaces = self.workspaces();
+        if workspaces.len() != self.directories.len() {
+            return invalid("directories", "one is named twice");
+        }
+        Ok(())
+    }
+
+    /// Its directories as workspaces: named by their last part, the whole path where that names two.
+    pub(crate) fn workspaces(&self) -> std::collections::BTreeMap<WorkspaceId, PathBuf> {
+        let last = |path: &str| {
+            let part = path.trim_end_matches('/').rsplit('/').next();
+            part.filter(|part| !part.is_empty())
+                .unwrap_or("/")
+                .to_owned()
+        };
+        let twice = |name: &str| {
+            let same = self.directories.iter().filter(|path| last(path) == name);
+            same.count() > 1
+        };
+        self.directories
+            .iter()
+            .map(|path| {
+                let name = last(path);
+                let name = if twice(&name) { path.clone() } else { name };
+                (WorkspaceId::from(name.as_str()), PathBuf::from(path))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,241 @@
+//! Real codex as its own server, driven by a device with no daemon anywhere.
+
+use crate::stories::{conversation, runs, says};
+use pilothouse_domain::{Mode, RequestStatus, request::AnswerDelivery};
+use pilothouse_engine::{DirectAgent, DirectError, DirectFamily, EndpointRefusal};
+use pilothouse_tests::{Cli, Device, World, device::ids, places, until};
+use std::{
+    fs::File,
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+const TOKEN: &str = "a-token-that-nobody-else-has";
+
+/// `codex app-server` on a WebSocket of this machine's loopback, as a person starts it.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(world: &World) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let token = world.dir().join("token");
+        std::fs::write(&token, TOKEN).unwrap();
+        let log = File::create(world.dir().join("codex.log")).unwrap();
+        let child = Command::new(places::codex())
+            .args(["app-server", "--listen", &format!("ws://127.0.0.1:{port}")])
+            .args(["--ws-auth", "capability-token", "--ws-token-file"])
+            .arg(&token)
+            .env("CODEX_HOME", world.dir().join("codex-home"))
+            .env("LOCAL_KEY", "local")
+            .env("TMPDIR", "/var/tmp")
+            .env("HOME", world.dir())
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(log.try_clone().unwrap()))
+            .stderr(Stdio::from(log))
+            .spawn()
+            .unwrap();
+        until("codex to listen", || {
+            TcpStream::connect(("127.0.0.1", port))
+                .map(drop)
+                .map_err(|error| error.to_string())
+        });
+        Self { child, port }
+    }
+
+    fn agent(&self, world: &World) -> DirectAgent {
+        DirectAgent {
+            name: "box".to_owned(),
+            family: DirectFamily::Codex,
+            url: format!("ws://127.0.0.1:{}", self.port),
+            pin: None,
+            private_network: false,
+            directories: vec![world.workspace.display().to_string()],
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn files_under(dir: &Path, out: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files_under(&path, out);
+        } else {
+            out.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_codex_with_no_daemon_asks_is_answered_and_goes_on_after_the_app_was_reopened_mid_turn() {
+    let mut world = World::start();
+    // There is no daemon: only the world's directory, model and codex home are used.
+    world.host.kill_9();
+    let server = Server::start(&world);
+    let phone = Device::direct(
+        &world.dir().join("phone"),
+        "phone",
+        &server.agent(&world),
+        TOKEN,
+    );
+    let row = phone
+        .seen()
+        .hosts
+        .into_iter()
+        .find(|row| row.host == phone.host());
+    let row = row.expect("it is shown like a host");
+    assert_eq!(
+        row.direct.map(|direct| direct.family).as_deref(),
+        Some("codex")
+    );
+    assert_eq!(row.workspaces, ["workspace".into()]);
+
+    world
+        .model
+        .script("direct", &runs("echo direct >> direct.txt"));
+    let thread = phone.new_thread_in("workspace", "codex", Mode::Ask);
+    phone.accepted(&phone.say(thread, "go [[script:direct]] [[id:direct]]"));
+    let asked = phone.asked(thread);
+    assert_eq!(world.text_of("direct.txt"), None);
+
+    // The app goes away in the middle of the turn and comes back.
+    let phone = phone.reopen();
+    phone.synchronised();
+    phone.watch(thread);
+    assert_eq!(ids(&phone.seen().inbox), [asked.request]);
+    phone.accepted(&phone.choose(&asked, "accept"));
+    phone.status(thread, asked.request, |status| match status {
+        RequestStatus::Answered {
+            delivery: AnswerDelivery::Confirmed,
+            ..
+        } => Some(()),
+        _ => None,
+    });
+    phone.completed(thread, 1);
+    assert_eq!(world.text_of("direct.txt").as_deref(), Some("direct\n"));
+    let mark = world.model.mark("direct");
+    assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
+
+    world.model.script("next", &says("Here I am."));
+    phone.accepted(&phone.say(thread, "and now? [[script:next]]"));
+    phone.completed(thread, 2);
+    let said = conversation(&phone, thread);
+    assert_eq!(
+        said.iter()
+            .filter(|text| text.contains("After it."))
+            .count(),
+        1,
+        "{said:?}"
+    );
+    assert_eq!(said.last().map(String::as_str), Some("Here I am."));
+
+    // The secret is where the platform keeps it, and nowhere else.
+    let mut files = Vec::new();
+    files_under(phone.dir(), &mut files);
+    let holds = |path: &&std::path::PathBuf| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        bytes
+            .windows(TOKEN.len())
+            .any(|part| part == TOKEN.as_bytes())
+    };
+    let holding: Vec<_> = files.iter().filter(holds).collect();
+    assert!(
+        holding.len() == 1 && holding[0].extension().is_some_and(|ext| ext == "secret"),
+        "{holding:?}"
+    );
+}
+
+#[test]
+fn an_address_in_the_clear_or_with_a_secret_in_it_is_refused_before_anything_is_sent() {
+    let world = World::start();
+    let phone = Device::open(&world.dir().join("phone"), "phone", world.host.id());
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let agent = |url: &str| DirectAgent {
+        name: "box".to_owned(),
+        family: DirectFamily::Codex,
+        url: url.to_owned(),
+        pin: None,
+        private_network: false,
+        directories: vec!["/home/me/app".to_owned()],
+    };
+    let refused = |url: &str| phone.core().add_direct(&agent(url), TOKEN).unwrap_err();
+    assert!(matches!(
+        refused("ws://198.51.100.7:4500"),
+        DirectError::Refused(EndpointRefusal::InTheClear { .. })
+    ));
+    assert_eq!(
+        refused("wss://box.example/?token=hunter2"),
+        DirectError::Refused(EndpointRefusal::SecretInAddress)
+    );
+    assert!(phone.seen().hosts.is_empty());
+    assert!(listener.accept().is_err());
+}
+
+#[test]
+fn a_terminal_that_drives_a_codex_is_killed_while_it_asks_and_the_next_one_answers_once() {
+    let mut world = World::start();
+    world.host.kill_9();
+    let server = Server::start(&world);
+    let cli = Cli::new(world.dir(), "terminal");
+    let url = format!("ws://127.0.0.1:{}", server.port);
+    let dir = world.workspace.display().to_string();
+    let add = ["direct", "add", "box", "--codex", &url, "--dir", &dir];
+    let said = cli.run_with(&world.host, &add, TOKEN);
+    assert_eq!(said.code, 0, "{said:#?}");
+    let done = |verb: &[&str]| {
+        let said = cli.run(&world.host, verb);
+        assert_eq!(said.code, 0, "{said:#?}");
+        said
+    };
+    let hosts = done(&["hosts"]);
+    let direct = hosts.only("host");
+    assert_eq!(direct["direct"]["family"], "codex", "{direct}");
+    assert_eq!(direct["link"], "synchronised", "{direct}");
+
+    // The one that holds the ledger, and what others ask of it.
+    let mut watch = cli.start(&world.host, &["watch"]);
+    watch.json("the host", |line| {
+        line["type"] == "host" && line["link"] == "synchronised"
+    });
+    world
+        .model
+        .script("killed", &runs("echo killed >> killed.txt"));
+    let made = done(&[
+        "new",
+        "--agent",
+        "codex",
+        "--workspace",
+        "workspace",
+        "From a terminal",
+    ]);
+    let thread = made.only("created")["thread"].as_str().unwrap().to_owned();
+    done(&["send", &thread, "go [[script:killed]] [[id:killed]]"]);
+    let asked = watch.json("the request", |line| {
+        line["type"] == "request" && line["state"] == "pending"
+    });
+    watch.kill_9();
+    assert_eq!(world.text_of("killed.txt"), None);
+
+    let request = asked["request"].as_str().unwrap();
+    done(&["answer", request, "--allow", "--timeout", "60"]);
+    done(&["watch", &thread, "--until-idle", "--timeout", "60"]);
+    assert_eq!(world.text_of("killed.txt").as_deref(), Some("killed\n"));
+    let mark = world.model.mark("killed");
+    assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
+    assert_eq!(done(&["inbox"]).of_type("request").count(), 0);
+}
