@@ -111,10 +111,6 @@ impl ProviderAdapter for FarCodexAdapter {
         true
     }
 
-    fn runs_elsewhere(&self) -> bool {
-        true
-    }
-
     /// There is no record of a codex elsewhere: it is connected with anew.
     fn attach(
         &self,
