@@ -93,7 +93,7 @@ impl Ledger {
         let writer = Writer::open(config, jobs.clone(), runtime)?;
         let (epoch, feed) = (writer.epoch(), writer.feed());
         let unreached = writer.unreached();
-        let (runtimes, listed) = writer.listing();
+        let (runtimes, listed) = (Arc::clone(&writer.runtimes), writer.work.listed.clone());
         let thread = std::thread::Builder::new()
             .name("ledger-writer".into())
             .spawn(move || writer.run(inbox))

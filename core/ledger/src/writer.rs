@@ -5,7 +5,6 @@ use crate::{
     config::{Clock, LedgerConfig, LedgerError, NewDevice, Principal},
     effects::EffectRunner,
     escalation, files,
-    listing::Listed,
     plan::Plan,
     runtimes::{Runtimes, SessionFacts},
     subscription::Subscription,
@@ -49,8 +48,7 @@ pub(crate) enum Job {
     Runtime {
         facts: SessionFacts,
         batch: RuntimeEvents,
-        /// Given back when the job is done, so that a process has few on their way.
-        #[expect(dead_code, reason = "it is held, not read")]
+        #[expect(dead_code, reason = "held until its job is done")]
         on_its_way: Option<OwnedSemaphorePermit>,
     },
     /// Take an event about a session for one thread; answers whether it is in the log.
@@ -183,8 +181,8 @@ impl Job {
 pub(crate) struct Writer {
     store: LedgerStore,
     reader: LedgerReader,
-    work: Work,
-    runtimes: Arc<Runtimes>,
+    pub(crate) work: Work,
+    pub(crate) runtimes: Arc<Runtimes>,
     effects: EffectRunner,
     feed: watch::Sender<u64>,
     runtime: tokio::runtime::Handle,
@@ -261,11 +259,6 @@ impl Writer {
 
     pub(crate) fn feed(&self) -> watch::Receiver<u64> {
         self.feed.subscribe()
-    }
-
-    /// What listing agents' conversations takes.
-    pub(crate) fn listing(&self) -> (Arc<Runtimes>, Listed) {
-        (Arc::clone(&self.runtimes), self.work.listed.clone())
     }
 
     /// Runs until shutdown.

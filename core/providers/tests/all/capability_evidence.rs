@@ -553,8 +553,6 @@ pub(crate) const UNREAD: &[CapabilityFlag] = &[
     DeltaHandoff,
     FullThreadHandoff,
     MaxRecommendedHandoffChars,
-    AppCanCheckpointFilesystem,
-    NestedCheckpointScopes,
     ProviderCanRollbackConversation,
     ProviderRollbackReturnsSnapshot,
     ProviderCanReadConversationSnapshot,
