@@ -8,7 +8,7 @@ pub const VARIABLE: &str = "PILOTHOUSE_LOG";
 /// Starts logging: for a daemon what a person wants to know, otherwise warnings.
 pub fn start(daemon: bool) {
     let usual = if daemon {
-        "warn,pilothouse_host=info,pilothouse_ledger=info,pilothouse_wire=info"
+        "warn,pilothouse_host=info,pilothouse_ledger=info,pilothouse_serve=info,pilothouse_wire=info"
     } else {
         "warn"
     };
