@@ -1,6 +1,7 @@
 //! A real Claude Code in a private home against the scripted model.
 
-use crate::support::{Asked, Model, PATIENCE, root};
+use crate::heard;
+use crate::support::{Asked, Model, PATIENCE, installed};
 use pilothouse_domain::{
     Answer, Incarnation, ItemContent, ItemStatus, Mode, NativeId, OptionId, ProviderEvent,
     ProviderEventKind, provider::TurnStatus, request::AnswerDelivery, run::RunError,
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU8, Ordering},
@@ -28,21 +29,10 @@ use tokio::sync::mpsc;
 /// The model of the tests: one that the agent takes as it is.
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
 
-/// The pinned Claude Code. Without it these tests fail: a skipped test shows nothing.
+/// The pinned Claude Code.
 pub(crate) fn claude() -> &'static str {
     static CLAUDE: OnceLock<String> = OnceLock::new();
-    CLAUDE.get_or_init(|| {
-        std::env::var("PILOTHOUSE_CLAUDE").unwrap_or_else(|_| {
-            let output = Command::new(root().join("scripts/agents"))
-                .arg("claude")
-                .stderr(Stdio::inherit())
-                .output()
-                .expect("scripts/agents runs");
-            assert!(output.status.success(), "claude could not be installed");
-            let text = String::from_utf8(output.stdout).unwrap();
-            text.lines().last().expect("it prints a path").to_owned()
-        })
-    })
+    CLAUDE.get_or_init(|| installed("PILOTHOUSE_CLAUDE", "claude"))
 }
 
 /// One Claude Code with its home, its workspace and its model.
@@ -202,31 +192,18 @@ impl World {
         what: &str,
         wanted: impl Fn(&ProviderEvent) -> Option<T>,
     ) -> T {
-        let outcome = tokio::time::timeout(PATIENCE, async {
-            loop {
-                while self.next < self.seen.len() {
-                    self.next += 1;
-                    if let Some(found) = wanted(&self.seen[self.next - 1]) {
-                        return Some(found);
-                    }
-                }
-                self.seen.extend(self.events.recv().await?.events);
-            }
-        })
-        .await;
-        match outcome {
-            Ok(Some(found)) => found,
-            Ok(None) => panic!("the events ended before {what}: {:#?}", self.seen),
-            Err(_) => panic!("{what} did not come: {:#?}", self.seen),
-        }
+        heard::until(
+            &mut self.events,
+            &mut self.seen,
+            &mut self.next,
+            what,
+            wanted,
+        )
+        .await
     }
 
     pub(crate) async fn turn_end(&mut self) -> (TurnStatus, Option<RunError>) {
-        self.until("the end of the turn", |event| match &event.kind {
-            ProviderEventKind::TurnEnded { status, error } => Some((*status, error.clone())),
-            _ => None,
-        })
-        .await
+        self.until("the end of the turn", heard::turn_end).await
     }
 
     pub(crate) async fn request(&mut self) -> Asked {

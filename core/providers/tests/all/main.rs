@@ -28,6 +28,7 @@ mod codex_far;
 mod damaged;
 mod descendants;
 mod fuzz;
+mod heard;
 mod hostile;
 mod labels;
 mod misbehaving;

@@ -1,7 +1,8 @@
 //! A real opencode in a private home against the scripted model on a free port.
 
+use crate::heard;
 use crate::opencode_home::needs_no_registry;
-use crate::support::{Asked, Model, PATIENCE, root};
+use crate::support::{Asked, Model, PATIENCE, installed};
 use pilothouse_domain::{
     Answer, Incarnation, Mode, NativeId, OptionId, ProviderEvent, ProviderEventKind,
     provider::TurnStatus, request::AnswerDelivery, run::RunError, thread::Selection,
@@ -14,28 +15,16 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-/// The pinned opencode. Without it these tests fail: a skipped test shows nothing.
+/// The pinned opencode.
 pub(crate) fn opencode() -> &'static str {
     static OPENCODE: OnceLock<String> = OnceLock::new();
-    OPENCODE.get_or_init(|| {
-        std::env::var("PILOTHOUSE_OPENCODE").unwrap_or_else(|_| {
-            let output = Command::new(root().join("scripts/agents"))
-                .arg("opencode")
-                .stderr(Stdio::inherit())
-                .output()
-                .expect("scripts/agents runs");
-            assert!(output.status.success(), "opencode could not be installed");
-            let text = String::from_utf8(output.stdout).unwrap();
-            text.lines().last().expect("it prints a path").to_owned()
-        })
-    })
+    OPENCODE.get_or_init(|| installed("PILOTHOUSE_OPENCODE", "opencode"))
 }
 
 /// A private home of opencode, and what its environment must be. The configuration is opencode's own default: it allows
@@ -221,31 +210,18 @@ impl World {
         what: &str,
         wanted: impl Fn(&ProviderEvent) -> Option<T>,
     ) -> T {
-        let outcome = tokio::time::timeout(PATIENCE, async {
-            loop {
-                while self.next < self.seen.len() {
-                    self.next += 1;
-                    if let Some(found) = wanted(&self.seen[self.next - 1]) {
-                        return Some(found);
-                    }
-                }
-                self.seen.extend(self.events.recv().await?.events);
-            }
-        })
-        .await;
-        match outcome {
-            Ok(Some(found)) => found,
-            Ok(None) => panic!("the events ended before {what}: {:#?}", self.seen),
-            Err(_) => panic!("{what} did not come: {:#?}", self.seen),
-        }
+        heard::until(
+            &mut self.events,
+            &mut self.seen,
+            &mut self.next,
+            what,
+            wanted,
+        )
+        .await
     }
 
     pub(crate) async fn turn_end(&mut self) -> (TurnStatus, Option<RunError>) {
-        self.until("the end of the turn", |event| match &event.kind {
-            ProviderEventKind::TurnEnded { status, error } => Some((*status, error.clone())),
-            _ => None,
-        })
-        .await
+        self.until("the end of the turn", heard::turn_end).await
     }
 
     pub(crate) async fn request(&mut self) -> Asked {

@@ -1,6 +1,7 @@
 //! A real pi in a private home against the scripted model on a free port.
 
-use crate::support::{Asked, Model, PATIENCE, root};
+use crate::heard;
+use crate::support::{Asked, Model, PATIENCE, installed};
 use pilothouse_domain::{
     Answer, Incarnation, Mode, NativeId, OptionId, ProviderEvent, ProviderEventKind,
     provider::TurnStatus, run::RunError, thread::Selection,
@@ -15,25 +16,10 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    process::{Command, Stdio},
     sync::{Arc, OnceLock},
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-
-/// A pinned agent or runtime. Without it these tests fail: a skipped test shows nothing.
-fn installed(variable: &str, agent: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| {
-        let output = Command::new(root().join("scripts/agents"))
-            .arg(agent)
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("scripts/agents runs");
-        assert!(output.status.success(), "{agent} could not be installed");
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().last().expect("it prints a path").to_owned()
-    })
-}
 
 /// The words that start the pinned pi with the Node that it needs, against the scripted model.
 pub(crate) fn pi_command() -> Vec<String> {
@@ -220,31 +206,18 @@ impl PiWorld {
         what: &str,
         wanted: impl Fn(&ProviderEvent) -> Option<T>,
     ) -> T {
-        let outcome = tokio::time::timeout(PATIENCE, async {
-            loop {
-                while self.next < self.seen.len() {
-                    self.next += 1;
-                    if let Some(found) = wanted(&self.seen[self.next - 1]) {
-                        return Some(found);
-                    }
-                }
-                self.seen.extend(self.events.recv().await?.events);
-            }
-        })
-        .await;
-        match outcome {
-            Ok(Some(found)) => found,
-            Ok(None) => panic!("the events ended before {what}: {:#?}", self.seen),
-            Err(_) => panic!("{what} did not come: {:#?}", self.seen),
-        }
+        heard::until(
+            &mut self.events,
+            &mut self.seen,
+            &mut self.next,
+            what,
+            wanted,
+        )
+        .await
     }
 
     pub(crate) async fn turn_end(&mut self) -> (TurnStatus, Option<RunError>) {
-        self.until("the end of the turn", |event| match &event.kind {
-            ProviderEventKind::TurnEnded { status, error } => Some((*status, error.clone())),
-            _ => None,
-        })
-        .await
+        self.until("the end of the turn", heard::turn_end).await
     }
 
     pub(crate) async fn request(&mut self) -> Asked {

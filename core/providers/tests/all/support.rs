@@ -1,5 +1,6 @@
 //! A real codex in a private home against the scripted model on a free port.
 
+use crate::heard;
 use pilothouse_domain::{
     Answer, Incarnation, Mode, NativeId, OptionId, ProviderEvent, ProviderEventKind, Subject,
     provider::TurnStatus,
@@ -38,21 +39,24 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pinned codex. Without it these tests fail: a skipped test shows nothing.
+/// A pinned agent or runtime. Without it these tests fail: a skipped test shows nothing.
+pub(crate) fn installed(variable: &str, agent: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        let output = Command::new(root().join("scripts/agents"))
+            .arg(agent)
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("scripts/agents runs");
+        assert!(output.status.success(), "{agent} could not be installed");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().last().expect("it prints a path").to_owned()
+    })
+}
+
+/// The pinned codex.
 pub(crate) fn codex() -> &'static str {
     static CODEX: OnceLock<String> = OnceLock::new();
-    CODEX.get_or_init(|| {
-        std::env::var("PILOTHOUSE_CODEX").unwrap_or_else(|_| {
-            let output = Command::new(root().join("scripts/agents"))
-                .arg("codex")
-                .stderr(Stdio::inherit())
-                .output()
-                .expect("scripts/agents runs");
-            assert!(output.status.success(), "codex could not be installed");
-            let text = String::from_utf8(output.stdout).unwrap();
-            text.lines().last().expect("it prints a path").to_owned()
-        })
-    })
+    CODEX.get_or_init(|| installed("PILOTHOUSE_CODEX", "codex"))
 }
 
 /// The scripted model; it ends with this value.
@@ -295,31 +299,18 @@ impl World {
         what: &str,
         wanted: impl Fn(&ProviderEvent) -> Option<T>,
     ) -> T {
-        let outcome = tokio::time::timeout(PATIENCE, async {
-            loop {
-                while self.next < self.seen.len() {
-                    self.next += 1;
-                    if let Some(found) = wanted(&self.seen[self.next - 1]) {
-                        return Some(found);
-                    }
-                }
-                self.seen.extend(self.events.recv().await?.events);
-            }
-        })
-        .await;
-        match outcome {
-            Ok(Some(found)) => found,
-            Ok(None) => panic!("the events ended before {what}: {:#?}", self.seen),
-            Err(_) => panic!("{what} did not come: {:#?}", self.seen),
-        }
+        heard::until(
+            &mut self.events,
+            &mut self.seen,
+            &mut self.next,
+            what,
+            wanted,
+        )
+        .await
     }
 
     pub(crate) async fn turn_end(&mut self) -> (TurnStatus, Option<RunError>) {
-        self.until("the end of the turn", |event| match &event.kind {
-            ProviderEventKind::TurnEnded { status, error } => Some((*status, error.clone())),
-            _ => None,
-        })
-        .await
+        self.until("the end of the turn", heard::turn_end).await
     }
 
     pub(crate) async fn request(&mut self) -> Asked {
