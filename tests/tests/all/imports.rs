@@ -133,3 +133,8 @@ fn conversations_of_claude_code_are_listed_and_become_threads() {
 fn conversations_of_pi_are_listed_and_become_threads() {
     listed_and_imported(Setup::new().pi(&[]).start(), "pi");
 }
+
+#[test]
+fn conversations_of_opencode_are_listed_and_become_threads() {
+    listed_and_imported(Setup::new().opencode().start(), "opencode");
+}

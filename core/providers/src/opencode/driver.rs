@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Escalation, Forking, History, InterruptError, Interrupting,
-        OpenError, OpenThread, RespondError, Response, Reverting, SendError, SendTurn, Steering,
-        TurnAccepted,
+        AgentRuntime, Compacting, Conversations, Escalation, Forking, History, InterruptError,
+        Interrupting, OpenError, OpenThread, RespondError, Response, Reverting, SendError,
+        SendTurn, Steering, TurnAccepted,
     },
     process::detached::DetachedProcess,
     rpc::{CallFailure as _, asked::AnswerProblem, session::lock},
@@ -455,6 +455,10 @@ impl AgentRuntime for OpencodeRuntime {
     }
 
     fn reverting(&self) -> Option<&dyn Reverting> {
+        Some(self)
+    }
+
+    fn conversations(&self) -> Option<&dyn Conversations> {
         Some(self)
     }
 

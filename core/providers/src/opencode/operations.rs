@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     contract::{
-        Compacting, Compaction, ForkThread, Forking, History, OpenError, RevertError, Reverting,
-        SendError,
+        Compacting, Compaction, ConversationList, Conversations, ForkThread, Forking, History,
+        ListConversations, OpenError, RevertError, Reverting, SendError,
     },
     rpc::CallFailure as _,
 };
@@ -17,6 +17,8 @@ use futures_util::future::BoxFuture;
 use pilothouse_domain::{NativeId, ProviderEvent, run::ErrorCode};
 use std::{sync::Arc, time::Duration};
 
+/// Conversations before a page of their list: more of them are not counted.
+const LISTED: u32 = 20_000;
 /// How long a compaction may take.
 const COMPACTION: Duration = Duration::from_secs(900);
 
@@ -38,6 +40,33 @@ impl OpencodeRuntime {
         };
         let messages = self.link.messages(&thread).await.map_err(failed)?;
         Ok(Codec::past(&session, working, &messages, turns))
+    }
+
+    /// opencode's lists begin at the newest always: a page is the end of a longer list.
+    async fn page(&self, asked: ListConversations) -> Result<ConversationList, OpenError> {
+        let before: u32 = asked
+            .cursor
+            .and_then(|cursor| cursor.parse().ok())
+            .unwrap_or(0)
+            .min(LISTED);
+        let until = before.saturating_add(asked.limit);
+        let call = Call::List {
+            directory: asked.cwd.display().to_string(),
+            limit: until.saturating_add(1),
+        };
+        let listed = self.link.call(call).await;
+        let Reply::Listed(listed) = listed.map_err(|error| open_error(error, None))? else {
+            return Err(strange_open());
+        };
+        let more = listed.len() > until as usize;
+        Ok(ConversationList {
+            found: listed
+                .into_iter()
+                .take(until as usize)
+                .skip(before as usize)
+                .collect(),
+            next: more.then(|| until.to_string()),
+        })
     }
 
     async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
@@ -140,6 +169,12 @@ impl History for OpencodeRuntime {
     /// A prompt is accepted before it is written down: 8 of 8 that were killed right after were gone (docs/agents-probes.md).
     fn proves_absence(&self) -> bool {
         false
+    }
+}
+
+impl Conversations for OpencodeRuntime {
+    fn list(&self, asked: ListConversations) -> BoxFuture<'_, Result<ConversationList, OpenError>> {
+        Box::pin(self.page(asked))
     }
 }
 

@@ -15,6 +15,13 @@ pub enum Call {
     Providers,
     /// Its configuration.
     Config,
+    /// Conversations of a directory, the newest first; subagents' are none.
+    List {
+        /// Where they work.
+        directory: String,
+        /// At most so many.
+        limit: u32,
+    },
     /// Begins a conversation.
     Create {
         /// Where it works.
@@ -151,6 +158,7 @@ impl Call {
             Self::Agents => "its agents",
             Self::Providers => "its models",
             Self::Config => "its configuration",
+            Self::List { .. } => "its conversations",
             Self::Create { .. } => "a new conversation",
             Self::Get { .. } => "a conversation",
             Self::Permit { .. } => "a change of permissions",
@@ -187,6 +195,10 @@ impl Call {
             Self::Agents => get("/agent".to_owned()),
             Self::Providers => get("/config/providers".to_owned()),
             Self::Config => get("/config".to_owned()),
+            Self::List { directory, limit } => get(format!(
+                "{}&roots=true&limit={limit}",
+                at("/session", directory)
+            )),
             Self::Create { directory, rules } => {
                 let body = json!({ "permission": rules_json(rules) });
                 post(at("/session", directory), body)

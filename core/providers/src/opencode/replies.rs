@@ -4,9 +4,12 @@ use super::{
     outgoing::Call,
     rules::{self, Rule},
 };
-use crate::rpc::{
-    CallFailure,
-    frames::{cut, json, list, text_of, text_or_empty},
+use crate::{
+    contract::FoundConversation,
+    rpc::{
+        CallFailure,
+        frames::{cut, json, list, text_of, text_or_empty},
+    },
 };
 use pilothouse_domain::NativeId;
 use serde_json::Value;
@@ -33,6 +36,8 @@ pub enum Reply {
     Models(Vec<Model>),
     /// Provider and model that it is configured to take where none is chosen.
     Configured(Option<(String, String)>),
+    /// Conversations, the newest first.
+    Listed(Vec<FoundConversation>),
     /// A conversation.
     Session(Box<Session>),
     /// Conversations that do something now; the others are idle.
@@ -218,6 +223,7 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
             Ok(match call {
                 Call::Messages { .. } => Reply::Messages(entries),
                 Call::Children { .. } => Reply::Children(entries),
+                Call::List { .. } => Reply::Listed(entries.0.iter().filter_map(found).collect()),
                 _ => Reply::Waiting(entries),
             })
         }
@@ -299,6 +305,15 @@ pub(super) fn session(value: &Value) -> Option<Session> {
             .get("revert")
             .and_then(|revert| text_of(revert, "messageID"))
             .map(NativeId),
+    })
+}
+
+/// Reads a conversation of a list.
+fn found(value: &Value) -> Option<FoundConversation> {
+    Some(FoundConversation {
+        id: session(value)?.id,
+        title: text_or_empty(value, "title"),
+        updated_at_ms: value.pointer("/time/updated").and_then(Value::as_u64),
     })
 }
 

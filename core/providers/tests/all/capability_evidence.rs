@@ -485,6 +485,11 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
     ),
     (
         ListConversations,
+        "opencode",
+        "conversations_of_opencode_are_listed_and_become_threads",
+    ),
+    (
+        ListConversations,
         "pi",
         "conversations_of_pi_are_listed_and_become_threads",
     ),
