@@ -1,12 +1,12 @@
 //! All recordings of the seven ACP agents, whole, cut and split, through codec, ingest and apply.
 
 use crate::{
+    every::{Recording, every_recording},
     labels::outcome,
     replay::{Recorded, load_of, names_of},
     stage::Stage,
 };
-use pilothouse_domain::{Answer, EffectOutcome, NativeId, ProviderEventKind, RequestStatus, Row};
-use pilothouse_orchestrator::memory::MemoryThread;
+use pilothouse_domain::{Answer, EffectOutcome, NativeId, ProviderEvent};
 use pilothouse_providers::acp::{Call, Codec, Received, profile};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -21,8 +21,6 @@ const AGENTS: [&str; 7] = [
     "opencode-acp",
     "qwen-code",
 ];
-/// Frames at which a long recording is cut.
-const CUTS: usize = 60;
 
 /// A recording as far as it was replayed.
 struct Replay {
@@ -31,37 +29,31 @@ struct Replay {
     received: Vec<Received>,
 }
 
-fn all() -> impl Iterator<Item = (&'static str, String)> {
-    AGENTS.into_iter().flat_map(|agent| {
-        let names = names_of(agent);
-        assert!(names.len() >= 10, "the recordings of {agent} are there");
-        names.into_iter().map(move |name| (agent, name))
-    })
-}
+impl Recording for Replay {
+    type Heard = Received;
 
-/// Frames that their recorder left out stand in the recordings by a mark.
-fn records(agent: &str, name: &str) -> Vec<Recorded> {
-    load_of(agent, name)
-        .into_iter()
-        .filter(|record| !record.frame["params"].is_string())
-        .collect()
-}
+    fn all() -> Vec<(&'static str, String)> {
+        let of = |agent: &'static str| {
+            let names = names_of(agent);
+            assert!(names.len() >= 10, "the recordings of {agent} are there");
+            names.into_iter().map(move |name| (agent, name))
+        };
+        AGENTS.into_iter().flat_map(of).collect()
+    }
 
-impl Replay {
-    fn new() -> Self {
+    /// Frames that their recorder left out stand in the recordings by a mark.
+    fn records(agent: &str, name: &str) -> Vec<Recorded> {
+        let mut records = load_of(agent, name);
+        records.retain(|record| !record.frame["params"].is_string());
+        records
+    }
+
+    fn new(_: &str, _: &[Recorded]) -> Self {
         Self {
             codec: Codec::new("life"),
             stage: Stage::new("acp", profile::capabilities()),
             received: Vec::new(),
         }
-    }
-
-    fn of(agent: &str, name: &str) -> Self {
-        let mut replay = Self::new();
-        for record in records(agent, name) {
-            replay.step(&record);
-        }
-        replay
     }
 
     fn step(&mut self, record: &Recorded) {
@@ -79,6 +71,31 @@ impl Replay {
         }
     }
 
+    fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    fn heard(&self) -> &[Received] {
+        &self.received
+    }
+
+    fn event(heard: &Received) -> Option<&ProviderEvent> {
+        match heard {
+            Received::Event(event) => Some(event),
+            _ => None,
+        }
+    }
+
+    fn reader(_: &str, _: &str) -> impl FnMut(&[u8]) -> Vec<Received> {
+        let mut codec = Codec::new("life");
+        move |bytes| codec.receive(bytes)
+    }
+}
+
+// The process was killed, or its input closed, while a request waited or a turn went on.
+every_recording!(Replay, |name| !name.ends_with("_a"));
+
+impl Replay {
     fn client_says(&mut self, frame: &Value) {
         let params = &frame["params"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -149,100 +166,6 @@ impl Replay {
         }
         let outcome = &frame["result"]["outcome"]["outcome"];
         assert_eq!(outcome, "cancelled", "every answer was an offered option");
-    }
-}
-
-#[test]
-fn no_frame_of_any_recording_is_unknown() {
-    let mut unknown = Vec::new();
-    for (agent, name) in all() {
-        for one in Replay::of(agent, &name).received {
-            if let Received::Event(event) = one
-                && let ProviderEventKind::Unknown { label, raw } = event.kind
-            {
-                unknown.push(format!("{agent}/{name}: {label}: {raw}"));
-            }
-        }
-    }
-    assert!(unknown.is_empty(), "{unknown:#?}");
-}
-
-#[test]
-fn every_recording_cut_anywhere_leaves_nothing_open_once_the_runtime_is_lost() {
-    let mut failures = Vec::new();
-    for (agent, name) in all() {
-        let records = records(agent, &name);
-        let step = records.len().div_ceil(CUTS).max(1);
-        let mut replay = Replay::new();
-        for (at, record) in records.iter().enumerate() {
-            replay.step(record);
-            if at % step == 0 || at + 1 == records.len() {
-                for left in replay.stage.left_open_after_loss() {
-                    failures.push(format!("{agent}/{name} cut after frame {at}: {left}"));
-                }
-            }
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{} failures, first: {}",
-        failures.len(),
-        failures[0]
-    );
-}
-
-#[test]
-fn a_recording_split_at_odd_bytes_gives_the_same() {
-    for (agent, name) in all() {
-        let bytes: Vec<u8> = records(agent, &name)
-            .into_iter()
-            .filter(|record| record.dir != "c2s")
-            .flat_map(|record| record.line)
-            .collect();
-        let whole = Codec::new("life").receive(&bytes);
-        for length in [1, 7, 1021] {
-            let mut codec = Codec::new("life");
-            let split: Vec<_> = bytes
-                .chunks(length)
-                .flat_map(|chunk| codec.receive(chunk))
-                .collect();
-            assert!(split == whole, "{agent}/{name} in pieces of {length} bytes");
-        }
-    }
-}
-
-#[test]
-fn what_a_device_replays_from_the_log_is_what_the_ledger_has() {
-    for (agent, name) in all() {
-        for memory in Replay::of(agent, &name).stage.threads.values() {
-            let again = MemoryThread::replay(
-                memory.state.thread,
-                pilothouse_domain::Policy::default(),
-                &memory.entries,
-            );
-            assert_eq!(again.digest(), memory.digest(), "{agent}/{name}");
-            assert!(again.rows == memory.rows, "{agent}/{name}");
-        }
-    }
-}
-
-#[test]
-fn no_request_of_a_recording_that_went_to_its_end_stays_pending() {
-    for (agent, name) in all() {
-        // The process was killed, or its input closed, while a request waited or a turn went on.
-        if name.ends_with("_a") {
-            continue;
-        }
-        for memory in Replay::of(agent, &name).stage.threads.values() {
-            for row in memory.rows.0.values() {
-                if let Row::Request(request) = row {
-                    assert!(
-                        !matches!(request.status, RequestStatus::Pending),
-                        "{agent}/{name}: {request:#?}"
-                    );
-                }
-            }
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::{
     capability_evidence::{NOTHING_TO_REFUSE, TESTED, TOLD, UNREAD},
+    every::Recording,
     replay::names_of,
     support::root,
 };
@@ -26,38 +27,22 @@ fn agents() -> [(&'static str, Capabilities); 4] {
     ]
 }
 
-/// The events among what a family's codec gave.
-macro_rules! events_in {
-    ($told:expr, $event:path) => {
-        $told
-            .into_iter()
-            .filter_map(|one| match one {
-                $event(event) => Some(event),
-                _ => None,
-            })
-            .collect()
-    };
-}
-
 /// What a recording of an agent comes to.
 fn events(agent: &str, name: &str) -> Vec<ProviderEvent> {
+    fn of<R: Recording>(agent: &str, name: &str) -> Vec<ProviderEvent> {
+        let recording = R::of(agent, name);
+        recording
+            .heard()
+            .iter()
+            .filter_map(R::event)
+            .cloned()
+            .collect()
+    }
     match agent {
-        "codex" => {
-            let replay = crate::replay::Replay::of(&crate::replay::load(name));
-            events_in!(replay.received, codex::Received::Event)
-        }
-        "claude" => {
-            let replay = crate::claude_recordings::Replay::of(name);
-            events_in!(replay.received, claude::Received::Event)
-        }
-        "pi" => {
-            let replay = crate::pi_recordings::Replay::of("pi", name);
-            events_in!(replay.received, pi::Received::Event)
-        }
-        _ => events_in!(
-            crate::opencode_replay::Replay::of(name).told,
-            opencode::Told::Event
-        ),
+        "codex" => of::<crate::replay::Replay>(agent, name),
+        "claude" => of::<crate::claude_recordings::Replay>(agent, name),
+        "pi" => of::<crate::pi_recordings::Replay>(agent, name),
+        _ => of::<crate::opencode_replay::Replay>(agent, name),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     claude_labels::LABELS,
+    every::{Recording, every_recording},
     labels::outcome,
     replay::{Recorded, load_of, names_of},
     stage::Stage,
@@ -12,13 +13,10 @@ use pilothouse_domain::{
     provider_event::NativePlace,
     request::{OptionEffect, QuestionReply},
 };
-use pilothouse_orchestrator::memory::MemoryThread;
 use pilothouse_providers::claude::{Call, CallError, Codec, Received, Reply, profile};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Frames at which a long recording is cut.
-const CUTS: usize = 300;
 /// Recordings in which the client answered otherwise than we ever do: with a changed input, or with all suggestions at once.
 const ODD_ANSWERS: [&str; 2] = ["02_updated_input", "02_allow_always_rule"];
 
@@ -34,21 +32,22 @@ pub(crate) struct Replay {
     sending: BTreeMap<u64, Effect>,
 }
 
-fn names() -> Vec<String> {
-    let names = names_of("claude");
-    assert!(names.len() >= 40, "the recordings of claude are there");
-    names
-}
+impl Recording for Replay {
+    type Heard = Received;
 
-/// Answers that their recorder left out stand in the recordings by a mark.
-fn records(name: &str) -> Vec<Recorded> {
-    load_of("claude", name)
-        .into_iter()
-        .filter(|record| record.frame.is_object() && !record.frame["response"].is_string())
-        .collect()
-}
+    fn all() -> Vec<(&'static str, String)> {
+        let names = names_of("claude");
+        assert!(names.len() >= 40, "the recordings of claude are there");
+        names.into_iter().map(|name| ("claude", name)).collect()
+    }
 
-impl Replay {
+    /// Answers that their recorder left out stand in the recordings by a mark.
+    fn records(agent: &str, name: &str) -> Vec<Recorded> {
+        let mut records = load_of(agent, name);
+        records.retain(|record| record.frame.is_object() && !record.frame["response"].is_string());
+        records
+    }
+
     fn new(name: &str, records: &[Recorded]) -> Self {
         let session = records
             .iter()
@@ -75,15 +74,6 @@ impl Replay {
         }
     }
 
-    pub(crate) fn of(name: &str) -> Self {
-        let records = records(name);
-        let mut replay = Self::new(name, &records);
-        for record in &records {
-            replay.step(record);
-        }
-        replay
-    }
-
     fn step(&mut self, record: &Recorded) {
         let kind = record.frame["type"].as_str().unwrap_or_default();
         match (record.dir.as_str(), kind) {
@@ -105,6 +95,36 @@ impl Replay {
         }
     }
 
+    fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    fn heard(&self) -> &[Received] {
+        &self.received
+    }
+
+    fn event(heard: &Received) -> Option<&ProviderEvent> {
+        match heard {
+            Received::Event(event) => Some(event),
+            _ => None,
+        }
+    }
+
+    fn reader(_: &str, _: &str) -> impl FnMut(&[u8]) -> Vec<Received> {
+        let mut codec = Codec::new("life");
+        move |bytes| codec.receive(bytes)
+    }
+}
+
+/// Whether the process was not killed while a request waited or a turn went on, nor had ended when it was written to.
+fn goes_to_its_end(name: &str) -> bool {
+    let dead = name.ends_with("_a") || name == "10_kill_pending_permission_b";
+    !(name.starts_with("10_kill") && dead)
+}
+
+every_recording!(Replay, goes_to_its_end);
+
+impl Replay {
     fn take(&mut self, one: &Received) {
         match one {
             Received::Event(event) => self.stage.event(event),
@@ -269,105 +289,18 @@ fn with_words(ours: &Value, wanted: &Value) -> Value {
 }
 
 #[test]
-fn no_frame_of_any_recording_is_unknown() {
-    let mut unknown = Vec::new();
-    for name in names() {
-        for one in Replay::of(&name).received {
-            if let Received::Event(event) = one
-                && let ProviderEventKind::Unknown { label, raw } = event.kind
-            {
-                unknown.push(format!("{name}: {label}: {raw}"));
-            }
-        }
-    }
-    assert!(unknown.is_empty(), "{unknown:#?}");
-}
-
-#[test]
-fn every_recording_cut_anywhere_leaves_nothing_open_once_the_runtime_is_lost() {
-    let mut failures = Vec::new();
-    for name in names() {
-        let records = records(&name);
-        let step = records.len().div_ceil(CUTS).max(1);
-        let mut replay = Replay::new(&name, &records);
-        for (at, record) in records.iter().enumerate() {
-            replay.step(record);
-            if at % step == 0 || at + 1 == records.len() {
-                for left in replay.stage.left_open_after_loss() {
-                    failures.push(format!("{name} cut after frame {at}: {left}"));
-                }
-            }
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{} failures, first: {}",
-        failures.len(),
-        failures[0]
-    );
-}
-
-#[test]
-fn a_recording_split_at_odd_bytes_gives_the_same() {
-    for name in names() {
-        let bytes: Vec<u8> = records(&name)
-            .into_iter()
-            .filter(|record| record.dir != "c2s")
-            .flat_map(|record| record.line)
-            .collect();
-        let whole = Codec::new("life").receive(&bytes);
-        for length in [1, 3, 7, 1021] {
-            let mut codec = Codec::new("life");
-            let split: Vec<_> = bytes
-                .chunks(length)
-                .flat_map(|chunk| codec.receive(chunk))
-                .collect();
-            assert!(split == whole, "{name} in pieces of {length} bytes");
-        }
-    }
-}
-
-#[test]
-fn what_a_device_replays_from_the_log_is_what_the_ledger_has() {
-    for name in names() {
-        for memory in Replay::of(&name).stage.threads.values() {
-            let again = MemoryThread::replay(
-                memory.state.thread,
-                pilothouse_domain::Policy::default(),
-                &memory.entries,
-            );
-            assert_eq!(again.digest(), memory.digest(), "{name}");
-            assert!(again.rows == memory.rows, "{name}");
-        }
-    }
-}
-
-#[test]
 fn nothing_of_a_recording_that_went_to_its_end_stays_open() {
-    for name in names() {
-        // The process was killed while a request waited or a turn went on, or had ended when it was written to.
-        let dead = name.ends_with("_a") || name == "10_kill_pending_permission_b";
-        if name.starts_with("10_kill") && dead {
+    for (agent, name) in Replay::all() {
+        if !goes_to_its_end(&name) {
             continue;
         }
-        let replay = Replay::of(&name);
+        let replay = Replay::of(agent, &name);
         assert!(!replay.codec.is_busy(), "{name}");
         assert_eq!(replay.codec.pending_requests().count(), 0, "{name}");
         for memory in replay.stage.threads.values() {
             assert!(memory.state.active.is_none(), "{name}");
-            assert!(
-                memory.state.items.is_empty(),
-                "{name}: {:?}",
-                memory.state.items
-            );
-            for row in memory.rows.0.values() {
-                if let Row::Request(request) = row {
-                    assert!(
-                        !matches!(request.status, RequestStatus::Pending),
-                        "{name}: {request:#?}"
-                    );
-                }
-            }
+            let open = &memory.state.items;
+            assert!(open.is_empty(), "{name}: {open:?}");
         }
     }
 }
@@ -376,7 +309,7 @@ fn nothing_of_a_recording_that_went_to_its_end_stays_open() {
 fn a_conversation_that_is_not_there_fails_whoever_waits_and_is_no_event() {
     let mut codec = Codec::new("life");
     let (number, _) = codec.call(Call::Initialize);
-    let frames = records("09_life_resume_bogus");
+    let frames = Replay::records("claude", "09_life_resume_bogus");
     let received: Vec<Received> = frames
         .iter()
         .filter(|record| record.dir != "c2s")
@@ -394,7 +327,7 @@ fn a_conversation_that_is_not_there_fails_whoever_waits_and_is_no_event() {
 
 #[test]
 fn case_15_a_question_that_the_agent_takes_back_is_withdrawn_and_not_answerable() {
-    let replay = Replay::of("07_interrupt_pending_permission");
+    let replay = Replay::of("claude", "07_interrupt_pending_permission");
     let closed = replay.received.iter().find_map(|one| match one {
         Received::Event(ProviderEvent {
             kind:
@@ -434,7 +367,7 @@ fn case_15_a_question_that_the_agent_takes_back_is_withdrawn_and_not_answerable(
 fn case_11_every_variant_of_an_answer_is_told_to_the_agent_by_the_request_that_it_answers() {
     let mut tried = 0;
     for name in ["01_basic_allow", "06_subagent", "19_mcp_elicitation"] {
-        let records = records(name);
+        let records = Replay::records("claude", name);
         let mut replay = Replay::new(name, &records);
         for record in &records {
             replay.step(record);
@@ -473,7 +406,7 @@ fn case_11_every_variant_of_an_answer_is_told_to_the_agent_by_the_request_that_i
 fn twenty_recordings_end_as_a_person_reads_them() {
     let mut wrong = Vec::new();
     for (name, lines) in LABELS {
-        let came_to = outcome(&Replay::of(name).stage);
+        let came_to = outcome(&Replay::of("claude", name).stage);
         if came_to != *lines {
             wrong.push(format!("{name} came to {came_to:#?}"));
         }

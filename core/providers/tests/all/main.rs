@@ -27,6 +27,7 @@ mod claude_world;
 mod codex_far;
 mod damaged;
 mod descendants;
+mod every;
 mod fuzz;
 mod heard;
 mod hostile;

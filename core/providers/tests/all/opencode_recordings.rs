@@ -1,117 +1,29 @@
 //! All recordings of opencode's first interface, whole, cut and split, through codec, ingest and apply.
 
 use crate::{
+    every::{Recording, every_recording},
     labels::{Label, outcome},
     opencode_replay::{Replay, is_event, names, sse},
     replay::load_of,
 };
-use pilothouse_domain::{ProviderEventKind, RequestStatus, Row};
-use pilothouse_orchestrator::memory::MemoryThread;
-use pilothouse_providers::opencode::{Codec, Told};
+use pilothouse_providers::opencode::Codec;
 
-/// Frames at which a long recording is cut, unless PILOTHOUSE_RECORDING_CUTS=all.
-const CUTS: usize = 100;
-
-#[test]
-fn no_event_of_any_recording_is_unknown() {
-    let mut unknown = Vec::new();
-    let mut told = 0;
-    for name in names() {
-        for one in Replay::of(&name).told {
-            told += 1;
-            if let Told::Event(event) = one
-                && let ProviderEventKind::Unknown { label, raw } = event.kind
-            {
-                unknown.push(format!("{name}: {label}: {raw}"));
-            }
-        }
-    }
-    assert!(unknown.is_empty(), "{unknown:#?}");
-    assert!(told > 500, "{told}");
+/// Whether it was not cut while something went on.
+fn goes_to_its_end(name: &str) -> bool {
+    !(name.ends_with("_a") || name.starts_with("17_") || name.starts_with("18_"))
 }
 
-#[test]
-fn every_recording_cut_at_each_frame_leaves_nothing_open_once_the_runtime_is_lost() {
-    let all = std::env::var("PILOTHOUSE_RECORDING_CUTS").is_ok_and(|cuts| cuts == "all");
-    let mut failures = Vec::new();
-    for name in names() {
-        let records = load_of("opencode", &name);
-        let step = match all {
-            true => 1,
-            false => records.len().div_ceil(CUTS).max(1),
-        };
-        let mut replay = Replay::new(&records);
-        for (at, record) in records.iter().enumerate() {
-            replay.step(record);
-            if at % step == 0 || at + 1 == records.len() {
-                for left in replay.stage.left_open_after_loss() {
-                    failures.push(format!("{name} cut after frame {at}: {left}"));
-                }
-            }
-        }
-    }
-    assert!(failures.is_empty(), "{failures:#?}");
-}
+every_recording!(Replay, goes_to_its_end);
 
 #[test]
-fn a_recording_split_at_odd_bytes_gives_the_same() {
+fn no_run_of_a_recording_that_went_to_its_end_stays_open() {
     for name in names() {
-        let records = load_of("opencode", &name);
-        let bytes: Vec<u8> = records
-            .iter()
-            .filter(|record| is_event(record))
-            .flat_map(sse)
-            .collect();
-        // With its conversations open, as they are in the middle of it.
-        let codec = Replay::of(&name).codec;
-        let whole = codec.clone().receive(&bytes);
-        for length in [1, 3, 7, 1021] {
-            let mut codec = codec.clone();
-            let split: Vec<_> = bytes
-                .chunks(length)
-                .flat_map(|chunk| codec.receive(chunk))
-                .collect();
-            assert!(split == whole, "{name} in pieces of {length} bytes");
-        }
-    }
-}
-
-#[test]
-fn what_a_device_replays_from_the_log_is_what_the_ledger_has() {
-    for name in names() {
-        for memory in Replay::of(&name).stage.threads.values() {
-            let again = MemoryThread::replay(
-                memory.state.thread,
-                pilothouse_domain::Policy::default(),
-                &memory.entries,
-            );
-            assert_eq!(again.digest(), memory.digest(), "{name}");
-            assert!(again.rows == memory.rows, "{name}");
-        }
-    }
-}
-
-#[test]
-fn no_request_and_no_run_of_a_recording_that_went_to_its_end_stays_open() {
-    for name in names() {
-        // Cut while something went on; and the last prompt of 10 was being tried again until the recording ended.
-        if name.ends_with("_a") || name.starts_with("17_") || name.starts_with("18_") {
+        // The last prompt of 10 was being tried again until the recording ended.
+        if !goes_to_its_end(&name) || name.starts_with("10_") {
             continue;
         }
-        for memory in Replay::of(&name).stage.threads.values() {
-            assert!(
-                memory.state.active.is_none() || name.starts_with("10_"),
-                "{name}: {:?}",
-                memory.state.active
-            );
-            for row in memory.rows.0.values() {
-                if let Row::Request(request) = row {
-                    assert!(
-                        !matches!(request.status, RequestStatus::Pending),
-                        "{name}: {request:?}"
-                    );
-                }
-            }
+        for memory in Replay::of("opencode", &name).stage.threads.values() {
+            assert_eq!(memory.state.active, None, "{name}");
         }
     }
 }
@@ -266,7 +178,7 @@ const LABELS: &[Label] = &[
 fn eleven_recordings_end_as_a_person_reads_them() {
     let mut wrong = Vec::new();
     for label in LABELS {
-        let lines = outcome(&Replay::of(label.recording).stage);
+        let lines = outcome(&Replay::of("opencode", label.recording).stage);
         if lines != label.lines {
             wrong.push(format!("{} came to {lines:#?}", label.recording));
         }
@@ -276,7 +188,7 @@ fn eleven_recordings_end_as_a_person_reads_them() {
 
 #[test]
 fn model_errors_are_tried_again_for_ever_and_a_stop_ends_that() {
-    let lines = outcome(&Replay::of("10_model_errors").stage);
+    let lines = outcome(&Replay::of("opencode", "10_model_errors").stage);
     let count = |line: &str| lines.iter().filter(|one| *one == line).count();
     // 500 and 429 recover, a context that is full is compacted; 400 and 401 go on until they are stopped; the last is cut.
     assert_eq!(count("run Completed"), 3, "{lines:#?}");

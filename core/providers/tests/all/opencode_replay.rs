@@ -1,10 +1,11 @@
 //! A recording of opencode, replayed through the codec and, per conversation, through decide, ingest, apply and project.
 
 use crate::{
+    every::Recording,
     replay::{Recorded, load_of},
     stage::Stage,
 };
-use pilothouse_domain::{Answer, EffectOutcome, NativeId, request::QuestionReply};
+use pilothouse_domain::{Answer, EffectOutcome, NativeId, ProviderEvent, request::QuestionReply};
 use pilothouse_providers::opencode::{Call, Codec, Reply, Session, Told, Working, profile};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -82,37 +83,6 @@ fn user_message(frame: &Value, session: &str) -> Option<NativeId> {
 }
 
 impl Replay {
-    pub(crate) fn new(records: &[Recorded]) -> Self {
-        Self {
-            codec: Codec::new(),
-            stage: Stage::new("opencode", profile::capabilities()),
-            told: Vec::new(),
-            asked: VecDeque::new(),
-            working: BTreeMap::new(),
-            named: names_of_prompts(records),
-        }
-    }
-
-    pub(crate) fn of(name: &str) -> Self {
-        let records = load_of("opencode", name);
-        let mut replay = Self::new(&records);
-        for record in &records {
-            replay.step(record);
-        }
-        replay
-    }
-
-    pub(crate) fn step(&mut self, record: &Recorded) {
-        if record.dir == "c2s" {
-            self.client_calls(&record.frame);
-        } else if record.frame.get("http").is_some() {
-            self.client_is_answered(&record.frame);
-        } else {
-            let told = self.codec.receive(&sse(record));
-            self.take(told);
-        }
-    }
-
     fn take(&mut self, told: Vec<Told>) {
         for one in told {
             if let Told::Event(event) = &one {
@@ -310,5 +280,64 @@ impl Replay {
             }
         }
         working
+    }
+}
+
+impl Recording for Replay {
+    type Heard = Told;
+
+    fn all() -> Vec<(&'static str, String)> {
+        names().into_iter().map(|name| ("opencode", name)).collect()
+    }
+
+    fn records(agent: &str, name: &str) -> Vec<Recorded> {
+        load_of(agent, name)
+    }
+
+    fn new(_: &str, records: &[Recorded]) -> Self {
+        Self {
+            codec: Codec::new(),
+            stage: Stage::new("opencode", profile::capabilities()),
+            told: Vec::new(),
+            asked: VecDeque::new(),
+            working: BTreeMap::new(),
+            named: names_of_prompts(records),
+        }
+    }
+
+    fn step(&mut self, record: &Recorded) {
+        if record.dir == "c2s" {
+            self.client_calls(&record.frame);
+        } else if record.frame.get("http").is_some() {
+            self.client_is_answered(&record.frame);
+        } else {
+            let told = self.codec.receive(&sse(record));
+            self.take(told);
+        }
+    }
+
+    fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    fn heard(&self) -> &[Told] {
+        &self.told
+    }
+
+    fn event(heard: &Told) -> Option<&ProviderEvent> {
+        match heard {
+            Told::Event(event) => Some(event),
+            _ => None,
+        }
+    }
+
+    /// With its conversations open, as they are in the middle of it.
+    fn reader(agent: &str, name: &str) -> impl FnMut(&[u8]) -> Vec<Told> {
+        let mut codec = Self::of(agent, name).codec;
+        move |bytes| codec.receive(bytes)
+    }
+
+    fn written(record: &Recorded) -> Option<Vec<u8>> {
+        is_event(record).then(|| sse(record))
     }
 }

@@ -1,22 +1,19 @@
 //! All recordings of pi and omp, whole, cut and split, through codec, ingest and apply.
 
 use crate::{
+    every::{Recording, every_recording},
     labels::outcome,
     replay::{Recorded, load_of, names_of},
     stage::Stage,
 };
 use pilothouse_domain::{
-    Answer, EffectOutcome, NativeId, ProviderEventKind, RequestStatus, Row, provider::TurnStatus,
+    Answer, EffectOutcome, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
     request::QuestionReply,
 };
-use pilothouse_orchestrator::memory::MemoryThread;
 use pilothouse_providers::pi::{Call, Codec, Received, Reply, profile};
 use pilothouse_providers::picture::{Encoded, Picture};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-/// Frames at which a long recording is cut.
-const CUTS: usize = 60;
 
 /// A recording as far as it was replayed.
 pub(crate) struct Replay {
@@ -37,42 +34,36 @@ fn pictures(frame: &Value) -> Vec<Encoded> {
     images.map(picture).collect()
 }
 
-fn all() -> Vec<(&'static str, String)> {
-    let of = |agent: &'static str| names_of(agent).into_iter().map(move |name| (agent, name));
-    let all: Vec<_> = of("pi").chain(of("omp")).collect();
-    assert!(all.len() >= 16, "the recordings are there");
-    all
-}
+impl Recording for Replay {
+    type Heard = Received;
 
-/// What their recorder left out is put back as far as it is needed: which session omp has.
-fn records(agent: &str, name: &str) -> Vec<Recorded> {
-    let mut records = load_of(agent, name);
-    for record in &mut records {
-        if record.frame["data"].is_string() {
-            record.frame["data"] = json!({"sessionId": "of-omp", "isStreaming": false});
-            record.line = record.frame.to_string().into_bytes();
-            record.line.push(b'\n');
-        }
+    fn all() -> Vec<(&'static str, String)> {
+        let of = |agent: &'static str| names_of(agent).into_iter().map(move |name| (agent, name));
+        let all: Vec<_> = of("pi").chain(of("omp")).collect();
+        assert!(all.len() >= 16, "the recordings are there");
+        all
     }
-    records
-}
 
-impl Replay {
-    fn new() -> Self {
+    /// What their recorder left out is put back as far as it is needed: which session omp has.
+    fn records(agent: &str, name: &str) -> Vec<Recorded> {
+        let mut records = load_of(agent, name);
+        for record in &mut records {
+            if record.frame["data"].is_string() {
+                record.frame["data"] = json!({"sessionId": "of-omp", "isStreaming": false});
+                record.line = record.frame.to_string().into_bytes();
+                record.line.push(b'\n');
+            }
+        }
+        records
+    }
+
+    fn new(_: &str, _: &[Recorded]) -> Self {
         Self {
             codec: Codec::new("life"),
             stage: Stage::new("pi", profile::capabilities()),
             received: Vec::new(),
             sending: BTreeMap::new(),
         }
-    }
-
-    pub(crate) fn of(agent: &str, name: &str) -> Self {
-        let mut replay = Self::new();
-        for record in records(agent, name) {
-            replay.step(&record);
-        }
-        replay
     }
 
     fn step(&mut self, record: &Recorded) {
@@ -103,6 +94,30 @@ impl Replay {
         }
     }
 
+    fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    fn heard(&self) -> &[Received] {
+        &self.received
+    }
+
+    fn event(heard: &Received) -> Option<&ProviderEvent> {
+        match heard {
+            Received::Event(event) => Some(event),
+            _ => None,
+        }
+    }
+
+    fn reader(_: &str, _: &str) -> impl FnMut(&[u8]) -> Vec<Received> {
+        let mut codec = Codec::new("life");
+        move |bytes| codec.receive(bytes)
+    }
+}
+
+every_recording!(Replay, |_| true);
+
+impl Replay {
     fn client_says(&mut self, frame: &Value) {
         let id = frame["id"]
             .as_str()
@@ -189,96 +204,6 @@ impl Replay {
         self.codec.answer(&request, &answer).unwrap();
         self.stage
             .answered(&request, answer, &EffectOutcome::Written);
-    }
-}
-
-#[test]
-fn no_frame_of_any_recording_is_unknown() {
-    let mut unknown = Vec::new();
-    for (agent, name) in all() {
-        for one in Replay::of(agent, &name).received {
-            if let Received::Event(event) = one
-                && let ProviderEventKind::Unknown { label, raw } = event.kind
-            {
-                unknown.push(format!("{agent}/{name}: {label}: {raw}"));
-            }
-        }
-    }
-    assert!(unknown.is_empty(), "{unknown:#?}");
-}
-
-#[test]
-fn every_recording_cut_anywhere_leaves_nothing_open_once_the_runtime_is_lost() {
-    let mut failures = Vec::new();
-    for (agent, name) in all() {
-        let records = records(agent, &name);
-        let step = records.len().div_ceil(CUTS).max(1);
-        let mut replay = Replay::new();
-        for (at, record) in records.iter().enumerate() {
-            replay.step(record);
-            if at % step == 0 || at + 1 == records.len() {
-                for left in replay.stage.left_open_after_loss() {
-                    failures.push(format!("{agent}/{name} cut after frame {at}: {left}"));
-                }
-            }
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{} failures, first: {}",
-        failures.len(),
-        failures[0]
-    );
-}
-
-#[test]
-fn a_recording_split_at_odd_bytes_gives_the_same() {
-    for (agent, name) in all() {
-        let bytes: Vec<u8> = records(agent, &name)
-            .into_iter()
-            .filter(|record| record.dir != "c2s")
-            .flat_map(|record| record.line)
-            .collect();
-        let whole = Codec::new("life").receive(&bytes);
-        for length in [1, 7, 1021] {
-            let mut codec = Codec::new("life");
-            let split: Vec<_> = bytes
-                .chunks(length)
-                .flat_map(|chunk| codec.receive(chunk))
-                .collect();
-            assert!(split == whole, "{agent}/{name} in pieces of {length} bytes");
-        }
-    }
-}
-
-#[test]
-fn what_a_device_replays_from_the_log_is_what_the_ledger_has() {
-    for (agent, name) in all() {
-        for memory in Replay::of(agent, &name).stage.threads.values() {
-            let again = MemoryThread::replay(
-                memory.state.thread,
-                pilothouse_domain::Policy::default(),
-                &memory.entries,
-            );
-            assert_eq!(again.digest(), memory.digest(), "{agent}/{name}");
-            assert!(again.rows == memory.rows, "{agent}/{name}");
-        }
-    }
-}
-
-#[test]
-fn no_request_of_a_recording_stays_pending() {
-    for (agent, name) in all() {
-        for memory in Replay::of(agent, &name).stage.threads.values() {
-            for row in memory.rows.0.values() {
-                if let Row::Request(request) = row {
-                    assert!(
-                        !matches!(request.status, RequestStatus::Pending),
-                        "{agent}/{name}: {request:#?}"
-                    );
-                }
-            }
-        }
     }
 }
 

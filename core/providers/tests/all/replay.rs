@@ -1,7 +1,9 @@
 //! A recording, replayed through the codec and, per conversation, through decide, ingest, apply and project.
 
-use crate::{stage::Stage, support::root};
-use pilothouse_domain::{Answer, Effect, EffectOutcome, Mode, NativeId, request::QuestionReply};
+use crate::{every::Recording, stage::Stage, support::root};
+use pilothouse_domain::{
+    Answer, Effect, EffectOutcome, Mode, NativeId, ProviderEvent, request::QuestionReply,
+};
 use pilothouse_providers::codex::{Call, Codec, Permissions, Received, Reply, profile};
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::PathBuf};
@@ -136,37 +138,6 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn new() -> Self {
-        Self {
-            codec: Codec::new(),
-            stage: Stage::new("codex", profile::capabilities()),
-            received: Vec::new(),
-            sending: BTreeMap::new(),
-        }
-    }
-
-    pub(crate) fn of(records: &[Recorded]) -> Self {
-        let mut replay = Self::new();
-        for record in records {
-            replay.step(record);
-        }
-        replay
-    }
-
-    pub(crate) fn step(&mut self, record: &Recorded) {
-        match (record.dir.as_str(), record.frame.get("method")) {
-            ("c2s", Some(_)) => self.client_calls(&record.frame),
-            ("c2s", None) => self.client_answers(&record.frame),
-            _ => {
-                let received = self.codec.receive(&record.line);
-                for one in received {
-                    self.take(&one);
-                    self.received.push(one);
-                }
-            }
-        }
-    }
-
     fn client_calls(&mut self, frame: &Value) {
         let Some(id) = frame["id"].as_u64() else {
             return;
@@ -236,5 +207,60 @@ impl Replay {
             }
             Received::Reply { .. } | Received::Send(_) => {}
         }
+    }
+}
+
+impl Recording for Replay {
+    type Heard = Received;
+
+    fn all() -> Vec<(&'static str, String)> {
+        names().into_iter().map(|name| ("codex", name)).collect()
+    }
+
+    fn records(agent: &str, name: &str) -> Vec<Recorded> {
+        load_of(agent, name)
+    }
+
+    fn new(_: &str, _: &[Recorded]) -> Self {
+        Self {
+            codec: Codec::new(),
+            stage: Stage::new("codex", profile::capabilities()),
+            received: Vec::new(),
+            sending: BTreeMap::new(),
+        }
+    }
+
+    fn step(&mut self, record: &Recorded) {
+        match (record.dir.as_str(), record.frame.get("method")) {
+            ("c2s", Some(_)) => self.client_calls(&record.frame),
+            ("c2s", None) => self.client_answers(&record.frame),
+            _ => {
+                let received = self.codec.receive(&record.line);
+                for one in received {
+                    self.take(&one);
+                    self.received.push(one);
+                }
+            }
+        }
+    }
+
+    fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    fn heard(&self) -> &[Received] {
+        &self.received
+    }
+
+    fn event(heard: &Received) -> Option<&ProviderEvent> {
+        match heard {
+            Received::Event(event) => Some(event),
+            _ => None,
+        }
+    }
+
+    fn reader(_: &str, _: &str) -> impl FnMut(&[u8]) -> Vec<Received> {
+        let mut codec = Codec::new();
+        move |bytes| codec.receive(bytes)
     }
 }
