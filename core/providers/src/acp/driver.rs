@@ -14,14 +14,13 @@ use crate::{
     },
     process::{BoundProcess, Life, StopTimers},
     rpc::{
-        CallFailure as _, date,
+        CallFailure as _, date, greeting,
         session::{STDERR_SHOWN, Session, lock},
     },
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
-    provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
 };
@@ -198,22 +197,8 @@ impl AcpRuntime {
         }
         let version = hello.version.clone();
         self.hello = hello;
-        let at_process = |kind| ProviderEvent {
-            place: NativePlace::default(),
-            kind,
-        };
-        Ok(std::iter::once(ProviderEventKind::SessionReady {
-            incarnation: self.session.incarnation(),
-            version,
-            capabilities,
-        })
-        .chain(
-            diagnostics
-                .into_iter()
-                .map(|message| ProviderEventKind::Diagnostic { message }),
-        )
-        .map(at_process)
-        .collect())
+        let incarnation = self.session.incarnation();
+        Ok(greeting(incarnation, version, capabilities, diagnostics))
     }
 
     async fn handshake_error(&self, agent: &AgentName, problem: String) -> StartError {

@@ -10,11 +10,13 @@ use super::{
 use crate::{
     contract::{Escalation, EventSender, Launch, StartError},
     process::BoundProcess,
-    rpc::session::{STDERR_SHOWN, Session, lock},
+    rpc::{
+        facts, greeting,
+        session::{STDERR_SHOWN, Session, lock},
+    },
 };
 use pilothouse_domain::{
-    AgentName, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent, ProviderEventKind,
-    provider_event::NativePlace,
+    AgentName, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
 };
 use std::{
     sync::Arc,
@@ -206,7 +208,7 @@ impl Process {
             };
             known.learn(
                 CapabilityFlag::ModelSwitchInSession,
-                profile::handshake_fact(value, &hello.version, SystemTime::now()),
+                facts::seen(value, &hello.version, SystemTime::now()),
             );
             known.clone()
         };
@@ -225,22 +227,8 @@ impl Process {
         }
         let version = hello.version.clone();
         self.hello = *hello;
-        let at_process = |kind| ProviderEvent {
-            place: NativePlace::default(),
-            kind,
-        };
-        Ok(std::iter::once(ProviderEventKind::SessionReady {
-            incarnation: self.session.incarnation(),
-            version,
-            capabilities,
-        })
-        .chain(
-            diagnostics
-                .into_iter()
-                .map(|message| ProviderEventKind::Diagnostic { message }),
-        )
-        .map(at_process)
-        .collect())
+        let incarnation = self.session.incarnation();
+        Ok(greeting(incarnation, version, capabilities, diagnostics))
     }
 
     async fn handshake_error(&self, agent: &AgentName, error: &CallError) -> StartError {

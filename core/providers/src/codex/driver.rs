@@ -16,16 +16,14 @@ use crate::{
     picture,
     process::agent::AgentProcess,
     rpc::{
-        CallFailure as _,
+        CallFailure as _, facts, greeting,
         session::{STDERR_SHOWN, Session, lock},
     },
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Capabilities, CapabilityFlag, CapabilityValue, NativeId, ProviderEvent,
-    ProviderEventKind,
     provider::OfferedModel,
-    provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
 };
@@ -120,7 +118,7 @@ impl CodexRuntime {
                 };
                 known.learn(
                     CapabilityFlag::ModelSwitchInSession,
-                    profile::handshake_fact(value, &version, SystemTime::now()),
+                    facts::seen(value, &version, SystemTime::now()),
                 );
             }
             known.clone()
@@ -144,22 +142,8 @@ impl CodexRuntime {
             Ok(_) => {}
             Err(error) => diagnostics.push(format!("model/list: {error}")),
         }
-        let at_process = |kind| ProviderEvent {
-            place: NativePlace::default(),
-            kind,
-        };
-        Ok(std::iter::once(ProviderEventKind::SessionReady {
-            incarnation: self.session.incarnation(),
-            version,
-            capabilities,
-        })
-        .chain(
-            diagnostics
-                .into_iter()
-                .map(|message| ProviderEventKind::Diagnostic { message }),
-        )
-        .map(at_process)
-        .collect())
+        let incarnation = self.session.incarnation();
+        Ok(greeting(incarnation, version, capabilities, diagnostics))
     }
 
     pub(super) async fn handshake_error(&self, agent: &AgentName, error: &CallError) -> StartError {

@@ -1,12 +1,8 @@
 //! What codex can do as measured, and how our modes are said in its words (docs/agents-probes.md).
 
-use crate::rpc::{date::day, facts};
-use pilothouse_domain::{
-    Capabilities, CapabilityValue, Mode,
-    capability::{Fact, Source},
-};
+use crate::rpc::facts;
+use pilothouse_domain::{Capabilities, Mode};
 use serde_json::{Value, json};
-use std::time::SystemTime;
 
 /// The version on which everything here was measured.
 pub const MEASURED_VERSION: &str = "0.171.0";
@@ -71,38 +67,12 @@ impl Permissions {
 
 /// The measured capabilities, from `profile.json`.
 pub fn capabilities() -> Capabilities {
-    let table: Value = serde_json::from_str(include_str!("profile.json")).unwrap_or_default();
-    let mut known = Capabilities {
-        version: 1,
-        ..Capabilities::default()
-    };
-    facts::learn(&mut known, &table["facts"], MEASURED_VERSION, MEASURED_AT);
-    known
-}
-
-/// A fact that a running codex showed by itself, at that time.
-pub(crate) fn handshake_fact(value: CapabilityValue, version: &str, now: SystemTime) -> Fact {
-    Fact {
-        value,
-        detail: None,
-        source: Source::Handshake,
-        version: version.to_owned(),
-        observed_at: day(now),
-    }
+    facts::measured(include_str!("profile.json"), MEASURED_VERSION, MEASURED_AT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_fact_of_the_profile_names_a_known_flag_and_a_known_value() {
-        let table: Value = serde_json::from_str(include_str!("profile.json")).unwrap();
-        let facts = table["facts"].as_object().unwrap();
-        assert_eq!(capabilities().facts.len(), facts.len());
-        assert_eq!(table["version"], MEASURED_VERSION);
-        assert_eq!(table["observed_at"], MEASURED_AT);
-    }
 
     #[test]
     fn asking_is_said_in_the_only_words_under_which_codex_asks_for_everything() {

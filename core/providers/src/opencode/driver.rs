@@ -17,13 +17,12 @@ use crate::{
         SendTurn, Steering, TurnAccepted,
     },
     process::detached::DetachedProcess,
-    rpc::{CallFailure as _, asked::AnswerProblem, session::lock},
+    rpc::{CallFailure as _, asked::AnswerProblem, greeting, session::lock},
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
-    Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    Capabilities, Mode, NativeId, ProviderEvent,
     provider::OfferedModel,
-    provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
     thread::Selection,
@@ -118,22 +117,12 @@ impl OpencodeRuntime {
             Err(error) => diagnostics.push(error.to_string()),
         }
         let stream = self.link.listen().await?;
-        let at_process = |kind| ProviderEvent {
-            place: NativePlace::default(),
-            kind,
-        };
-        let first = std::iter::once(ProviderEventKind::SessionReady {
-            incarnation: self.link.incarnation(),
+        let first = greeting(
+            self.link.incarnation(),
             version,
-            capabilities: profile::capabilities(),
-        })
-        .chain(
-            diagnostics
-                .into_iter()
-                .map(|message| ProviderEventKind::Diagnostic { message }),
-        )
-        .map(at_process)
-        .collect();
+            profile::capabilities(),
+            diagnostics,
+        );
         Ok((first, stream))
     }
 

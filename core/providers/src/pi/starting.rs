@@ -16,13 +16,12 @@ use crate::{
         sandbox::{self, Needs},
     },
     rpc::{
-        date,
+        date, greeting,
         session::{STDERR_SHOWN, Session, lock},
     },
 };
 use pilothouse_domain::{
-    AgentName, CapabilityValue, ProviderEvent, ProviderEventKind, capability::Source,
-    policy::Sandbox, provider_event::NativePlace,
+    AgentName, CapabilityValue, ProviderEvent, capability::Source, policy::Sandbox,
 };
 use std::{
     path::PathBuf,
@@ -188,24 +187,15 @@ impl PiRuntime {
             let now = lock(&self.session.codec).state().clone();
             *lock(&self.models) = selecting::offered(&models, &now, &efforts);
         }
-        let mut kinds = vec![ProviderEventKind::SessionReady {
-            incarnation: self.session.incarnation(),
-            version: version.clone(),
-            capabilities,
-        }];
         let measured = self.dialect.measured_version();
+        let mut noticed = Vec::new();
         if gate.is_some() && version != measured {
-            kinds.push(ProviderEventKind::Diagnostic {
-                message: format!("pi {version} runs; what it does was measured with {measured}"),
-            });
+            noticed.push(format!(
+                "pi {version} runs; what it does was measured with {measured}"
+            ));
         }
-        Ok(kinds
-            .into_iter()
-            .map(|kind| ProviderEvent {
-                place: NativePlace::default(),
-                kind,
-            })
-            .collect())
+        let incarnation = self.session.incarnation();
+        Ok(greeting(incarnation, version, capabilities, noticed))
     }
 
     async fn start_error(&self, agent: &AgentName, failure: Failure) -> StartError {

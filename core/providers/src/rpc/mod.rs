@@ -19,7 +19,7 @@ pub(crate) mod websocket;
 
 use asked::AnswerProblem;
 use pilothouse_domain::{
-    Answer, NativeId, ProviderEvent, ProviderEventKind, Subject,
+    Answer, Capabilities, Incarnation, NativeId, ProviderEvent, ProviderEventKind, Subject,
     provider::TurnStatus,
     provider_event::NativePlace,
     request::RequestKind,
@@ -45,6 +45,28 @@ pub enum Received<R, E> {
     },
     /// To be written to the agent at once: a refusal or an answer that needs no person.
     Send(Vec<u8>),
+}
+
+/// The first events of an agent that is there: what it can do, and what was noticed on the way.
+pub(crate) fn greeting(
+    incarnation: Incarnation,
+    version: String,
+    capabilities: Capabilities,
+    noticed: Vec<String>,
+) -> Vec<ProviderEvent> {
+    let ready = ProviderEventKind::SessionReady {
+        incarnation,
+        version,
+        capabilities,
+    };
+    let told = noticed
+        .into_iter()
+        .map(|message| ProviderEventKind::Diagnostic { message });
+    let at_process = |kind| ProviderEvent {
+        place: NativePlace::default(),
+        kind,
+    };
+    std::iter::once(ready).chain(told).map(at_process).collect()
 }
 
 /// A family's codec: bytes in, events and frames out. No clock, no process, no waiting.
