@@ -130,6 +130,11 @@ fn conversations_of_claude_code_are_listed_and_become_threads() {
 }
 
 #[test]
+fn conversations_of_codex_are_listed_and_become_threads() {
+    listed_and_imported(Setup::new().start(), "codex");
+}
+
+#[test]
 fn conversations_of_pi_are_listed_and_become_threads() {
     listed_and_imported(Setup::new().pi(&[]).start(), "pi");
 }

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Escalation, Forking, History, Interrupting, OpenError,
-        OpenThread, RespondError, Response, Reverting, SendError, SendTurn, StartError, Steering,
-        TurnAccepted,
+        AgentRuntime, Compacting, Conversations, Escalation, Forking, History, Interrupting,
+        OpenError, OpenThread, RespondError, Response, Reverting, SendError, SendTurn, StartError,
+        Steering, TurnAccepted,
     },
     picture,
     process::agent::AgentProcess,
@@ -382,6 +382,11 @@ impl AgentRuntime for CodexRuntime {
     fn compacting(&self) -> Option<&dyn Compacting> {
         self.offers(CapabilityFlag::CompactOnRequest)
             .then_some(self as &dyn Compacting)
+    }
+
+    fn conversations(&self) -> Option<&dyn Conversations> {
+        self.offers(CapabilityFlag::ListConversations)
+            .then_some(self as &dyn Conversations)
     }
 
     fn models(&self) -> Vec<OfferedModel> {

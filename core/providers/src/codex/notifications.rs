@@ -335,9 +335,15 @@ fn simple(
                 })
                 .collect(),
         },
-        "thread/tokenUsage/updated" => ProviderEventKind::Usage {
-            usage: usage(codec, &place, params.get("tokenUsage")?)?,
-        },
+        "thread/tokenUsage/updated" => {
+            let usage = usage(codec, &place, params.get("tokenUsage")?)?;
+            // A conversation that is resumed tells it of its last turn anew, and by then of that turn's last answer only.
+            let goes_on = place.thread.as_ref().and_then(|t| codec.active_turn(t));
+            if goes_on != place.turn.as_ref() {
+                return Some(());
+            }
+            ProviderEventKind::Usage { usage }
+        }
         "model/rerouted" => ProviderEventKind::ModelRerouted {
             from: text_of(params, "fromModel")?,
             to: text_of(params, "toModel")?,

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::{
     contract::{
-        Compacting, Compaction, ForkThread, Forking, History, InterruptError, Interrupting,
-        OpenError, RevertError, Reverting, SendError, Steer, SteerError, Steering,
+        Compacting, Compaction, ConversationList, Conversations, ForkThread, Forking, History,
+        InterruptError, Interrupting, ListConversations, OpenError, RevertError, Reverting,
+        SendError, Steer, SteerError, Steering,
     },
     rpc::{CallFailure as _, session::lock},
 };
@@ -80,6 +81,26 @@ impl CodexRuntime {
         }
         newest_first.truncate(turns as usize);
         Ok(newest_first.into_iter().rev().flatten().collect())
+    }
+
+    async fn kept(&self, asked: ListConversations) -> Result<ConversationList, OpenError> {
+        let mut cwds = vec![asked.cwd];
+        // It keeps the name by which a conversation was begun, which may be another one of the same place.
+        if let Ok(place) = cwds[0].canonicalize()
+            && place != cwds[0]
+        {
+            cwds.push(place);
+        }
+        let call = Call::ThreadList {
+            cwds,
+            limit: asked.limit,
+            cursor: asked.cursor,
+        };
+        match self.session.call(call, self.deadlines.call).await {
+            Ok(Reply::Conversations(list)) => Ok(list),
+            Ok(_) => Err(OpenError::Lost),
+            Err(error) => Err(open_error(error, None)),
+        }
     }
 
     async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
@@ -158,6 +179,12 @@ impl History for CodexRuntime {
     /// 40 kills of 40, 5 to 80 ms after `turn/start` (docs/agents-probes.md).
     fn proves_absence(&self) -> bool {
         true
+    }
+}
+
+impl Conversations for CodexRuntime {
+    fn list(&self, asked: ListConversations) -> BoxFuture<'_, Result<ConversationList, OpenError>> {
+        Box::pin(self.kept(asked))
     }
 }
 

@@ -68,6 +68,15 @@ pub enum Call {
         /// Which.
         thread: NativeId,
     },
+    /// The conversations that are kept of a directory, those last worked in first.
+    ThreadList {
+        /// Of which directory, exactly as they name it, by any of these names.
+        cwds: Vec<PathBuf>,
+        /// At most so many.
+        limit: u32,
+        /// Where the page before ended.
+        cursor: Option<String>,
+    },
     /// The conversations that the process has loaded.
     ThreadsLoaded,
     /// Makes a loaded conversation tell this connection what goes on in it, as it is.
@@ -173,6 +182,7 @@ impl Call {
             Self::ThreadRevert { .. } => "thread/revert",
             Self::CompactStart { .. } => "thread/compact/start",
             Self::ThreadRead { .. } => "thread/read",
+            Self::ThreadList { .. } => "thread/list",
             Self::ThreadsLoaded => "thread/loaded/list",
             Self::ThreadJoin { .. } => "thread/resume",
             Self::TurnsList { .. } | Self::LastTurn { .. } => "thread/turns/list",
@@ -248,6 +258,19 @@ impl Call {
             }
             Self::CompactStart { thread } => json!({"threadId": thread}),
             Self::ThreadRead { thread } => json!({"threadId": thread, "includeTurns": false}),
+            // Every provider's, and those begun by a program too; subagents' are left out.
+            Self::ThreadList {
+                cwds,
+                limit,
+                cursor,
+            } => json!({
+                "cwd": cwds,
+                "limit": limit,
+                "cursor": cursor,
+                "sortKey": "updated_at",
+                "modelProviders": [],
+                "sourceKinds": ["cli", "vscode", "exec", "appServer"],
+            }),
             Self::ThreadJoin { thread } => json!({"threadId": thread, "excludeTurns": true}),
             Self::LastTurn { thread, .. } => turns(thread, 1, &None),
             Self::TurnsList {

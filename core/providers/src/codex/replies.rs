@@ -1,6 +1,7 @@
 //! Answers to our calls, typed. The texts of errors are those of codex 0.171.0: nothing but the text tells them apart.
 
 use super::{items, lineage::Lineage, outgoing::Call};
+use crate::contract::{ConversationList, FoundConversation};
 use crate::rpc::{
     CallFailure,
     frames::{RpcError, cut, list, text_of, texts},
@@ -43,6 +44,8 @@ pub enum Reply {
         /// Where the next page begins.
         next: Option<String>,
     },
+    /// A page of the conversations that are kept.
+    Conversations(ConversationList),
     /// The conversations that are loaded.
     Threads(Vec<NativeId>),
     /// Whose a conversation is, and what goes on in it.
@@ -221,6 +224,13 @@ pub(crate) fn read(
                 .collect(),
             next: text_of(result, "nextCursor"),
         }),
+        Call::ThreadList { .. } => Ok(Reply::Conversations(ConversationList {
+            found: list(result, "data")
+                .iter()
+                .filter_map(conversation)
+                .collect(),
+            next: text_of(result, "nextCursor"),
+        })),
         Call::ThreadsLoaded => Ok(Reply::Threads(
             texts(result, "data").into_iter().map(NativeId).collect(),
         )),
@@ -244,6 +254,25 @@ pub(crate) fn read(
         | Call::TerminalEnd { .. }
         | Call::Foreign { .. } => Ok(Reply::Done),
     }
+}
+
+/// A kept conversation; one that is a subagent's or leaves nothing behind is none.
+fn conversation(thread: &Value) -> Option<FoundConversation> {
+    let of_another = text_of(thread, "parentThreadId").is_some();
+    if of_another || thread.get("ephemeral") == Some(&Value::Bool(true)) {
+        return None;
+    }
+    let named = text_of(thread, "name").filter(|name| !name.trim().is_empty());
+    Some(FoundConversation {
+        id: NativeId(text_of(thread, "id")?),
+        title: named
+            .or_else(|| text_of(thread, "preview"))
+            .unwrap_or_default(),
+        updated_at_ms: thread
+            .get("updatedAt")
+            .and_then(Value::as_u64)
+            .map(|seconds| seconds.saturating_mul(1000)),
+    })
 }
 
 /// Whether a conversation's status says that it waits for a person.

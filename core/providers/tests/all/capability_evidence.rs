@@ -480,6 +480,11 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
     ),
     (
         ListConversations,
+        "codex",
+        "conversations_of_codex_are_listed_and_become_threads",
+    ),
+    (
+        ListConversations,
         "claude",
         "conversations_of_claude_code_are_listed_and_become_threads",
     ),

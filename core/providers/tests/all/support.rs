@@ -223,6 +223,8 @@ impl World {
             ],
             &dir.path().join("workspace"),
         );
+        // Tests that run at the same time have one incarnation and must not share its record.
+        launch.pid_file = Some(dir.path().join("codex.pid"));
         // Its commands run in login shells: of a home of their own, or they would read the person's profile.
         for home in ["CODEX_HOME", "HOME"] {
             let path = dir.path().join("home").display().to_string();
