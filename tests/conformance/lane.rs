@@ -2,13 +2,15 @@
 
 use crate::agent::Agent;
 use pilothouse_domain::{
-    CapabilityFlag, CapabilityValue, CommandBody, Mode, Refusal, RunId, ThreadId,
-    capability::CapabilitySet, request::OptionEffect, thread::Selection,
+    CapabilityFlag, CapabilityValue, CommandBody, Mode, Refusal, Row, RunId, ThreadId,
+    capability::CapabilitySet,
+    request::OptionEffect,
+    thread::{Delivery, Selection},
 };
 use pilothouse_engine::{InboxRow, RowContent, Ticket, TicketOutcome, TimelineRow};
-use pilothouse_tests::{Device, World, process};
+use pilothouse_tests::{Device, World, process, until};
 use serde_json::{Value, json};
-use std::process::Command;
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
 /// What the steps of one agent are played on.
 pub(crate) struct Lane {
@@ -99,6 +101,13 @@ impl Lane {
         self.script(what, &steps)
     }
 
+    /// Puts a program into the workspace.
+    pub(crate) fn program(&self, name: &str, text: &str) {
+        let path = self.world.file(name);
+        fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its permissions");
+    }
+
     /// A script that says some words and then waits; the gate that lets it end.
     pub(crate) fn held(&mut self, what: &str) -> (Prompt, String) {
         let gate = self.name("gate");
@@ -110,6 +119,24 @@ impl Lane {
     /// Sends it.
     pub(crate) fn say(&self, thread: ThreadId, prompt: &Prompt) {
         self.device.accepted(&self.device.say(thread, &prompt.text));
+    }
+
+    /// Waits until what was said is with the agent.
+    pub(crate) fn handed_over(&self, thread: ThreadId, text: &str) {
+        until("the message to be handed over", || {
+            let rows = self
+                .world
+                .host
+                .ledger(|ledger| ledger.consistent(|reads| reads.tail_rows(thread, 1 << 20)));
+            let said = rows.iter().find_map(|row| match row {
+                Row::Message(message) if message.text.preview() == text => Some(&message.delivery),
+                _ => None,
+            });
+            match said {
+                Some(Delivery::Started) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
     }
 
     /// A run that only talks: it is the thread's run of this ordinal, and it ends well.

@@ -70,7 +70,7 @@ impl Control {
 }
 
 /// A step's line in the table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) step: String,
     pub(crate) outcome: Outcome,
@@ -80,6 +80,19 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// Whether another run's line says the same: outcome, control and why, numbers apart.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let told = |line: &Self| {
+            let pieces = line.reason.split(|c: char| c.is_ascii_digit());
+            let words: Vec<_> = pieces
+                .filter(|piece| !piece.is_empty())
+                .map(str::to_owned)
+                .collect();
+            (line.outcome, line.control, words)
+        };
+        self.step == other.step && told(self) == told(other)
+    }
+
     pub(crate) fn failed(step: &str, reason: impl Into<String>) -> Self {
         Self {
             step: step.to_owned(),

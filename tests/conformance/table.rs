@@ -81,7 +81,7 @@ impl Table {
             for now in &played.lines {
                 match known.lines.iter().find(|known| known.step == now.step) {
                     None => changes.push(format!("{name}, {}: new, {}", now.step, line(now))),
-                    Some(known) if known != now => {
+                    Some(known) if !known.is_like(now) => {
                         changes.push(format!(
                             "{name}, {}: {}; was {}",
                             now.step,

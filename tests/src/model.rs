@@ -104,13 +104,15 @@ impl Model {
         }
     }
 
-    /// The model and the effort that every request so far asked for, in order.
-    pub fn chosen(&self) -> Vec<(String, Option<String>)> {
+    /// The model and the effort that the newest request asked for that picked a script.
+    pub fn chosen(&self, script: &str) -> Option<(String, Option<String>)> {
         let word = |line: &Value, key: &str| line[key].as_str().map(str::to_owned);
-        let requests = self.requests().into_iter();
-        requests
-            .filter_map(|line| Some((word(&line, "model")?, word(&line, "effort"))))
-            .collect()
+        let requests = self.requests();
+        let mut picked = requests
+            .iter()
+            .rev()
+            .filter(|line| line["script"] == script);
+        picked.find_map(|line| Some((word(line, "model")?, word(line, "effort"))))
     }
 
     /// The pictures that the last request held, in order: SHA-256 in hex.

@@ -86,15 +86,21 @@ pub(super) fn command_denied(lane: &mut Lane) -> Ended {
 
 pub(super) fn command_session(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
-    // Claude's rules for the session do not reach a redirection into a file, so that is none.
-    let command = "node -e \"require('fs').appendFileSync('session.txt', 'session\\n')\"";
+    // A program of this step's own: what is allowed here may reach other conversations, and no other step calls it.
+    let command = "./again.sh";
+    lane.program("again.sh", "#!/bin/sh\necho session >> session.txt\n");
     let row = lane.asked(thread, "session", command);
-    let (effect, ended) = if option(&row, OptionEffect::AllowSession).is_some() {
-        (OptionEffect::AllowSession, Ended::Native)
-    } else {
-        let words = "by a rule that stays beyond the session: it offers none for the session alone";
-        (OptionEffect::AllowRule, Ended::Otherwise(words.to_owned()))
+    let (effect, mut how) = match option(&row, OptionEffect::AllowSession) {
+        Some(_) => (OptionEffect::AllowSession, None),
+        None => (
+            OptionEffect::AllowRule,
+            Some("by a rule that stays beyond the session: it offers none for the session alone"),
+        ),
     };
+    let mut options = row.subject.options.iter();
+    let reach = options
+        .find(|option| option.effect == effect)
+        .map_or_else(String::new, |option| option.reach.clone());
     lane.answer(&row, effect);
     lane.device.completed(thread, 1);
     let again = lane.running("again", command);
@@ -114,7 +120,21 @@ pub(super) fn command_session(lane: &mut Lane) -> Ended {
     lane.answer(&other, OptionEffect::Deny);
     lane.device.ended(thread, 3);
     assert_eq!(lane.world.text_of("other.txt"), None);
-    ended
+    // So does another conversation, unless the option said otherwise.
+    let beside = lane.thread(Mode::Ask);
+    let once_more = lane.running("beside", command);
+    lane.say(beside, &once_more);
+    if let Some(row) = lane.device.asked_or_ended(beside, 1) {
+        lane.answer(&row, OptionEffect::Deny);
+        lane.device.ended(beside, 1);
+    } else if effect == OptionEffect::AllowSession {
+        assert!(
+            reach.contains("every conversation"),
+            "another conversation does not ask, and the option said: {reach}"
+        );
+        how = Some("it holds in every conversation of the workspace, as its option says");
+    }
+    how.map_or(Ended::Native, |how| Ended::Otherwise(how.to_owned()))
 }
 
 pub(super) fn file_change(lane: &mut Lane) -> Ended {

@@ -1,6 +1,9 @@
 //! What a turn runs on: model, effort, mode; and a picture that goes with it.
 
-use crate::{lane::Lane, outcome::Ended};
+use crate::{
+    lane::{Lane, Prompt},
+    outcome::Ended,
+};
 use pilothouse_domain::{
     BlobHash, CommandBody, DispatchMode, Mode, Refusal, ThreadId, hash, provider::OfferedModel,
     request::OptionEffect, thread::Attachment,
@@ -33,15 +36,16 @@ fn models(lane: &Lane, thread: ThreadId) -> Vec<OfferedModel> {
     }
 }
 
-/// What the model was asked last: its name, and how hard to think.
-fn asked_last(lane: &Lane) -> (String, Option<String>) {
-    lane.world.model.chosen().pop().unwrap_or_default()
+/// Which model a message went to, and how hard that was to think.
+fn asked(lane: &Lane, prompt: &Prompt) -> (String, Option<String>) {
+    let asked = lane.world.model.chosen(&prompt.name);
+    asked.unwrap_or_else(|| panic!("no request picked {}", prompt.name))
 }
 
 pub(super) fn model(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
-    lane.talk(thread, 1);
-    let (before, _) = asked_last(lane);
+    let (first, _) = lane.talk(thread, 1);
+    let (before, _) = asked(lane, &first);
     let offered = models(lane, thread);
     let name = |id: &str| id.rsplit('/').next().unwrap_or_default().to_owned();
     // Some list their own choice under a name of its own, or a shorter one.
@@ -60,8 +64,8 @@ pub(super) fn model(lane: &mut Lane) -> Ended {
     if let Err(refusal) = select(lane, thread, Some(&other), None, Mode::Ask) {
         return Ended::Refused(refusal);
     }
-    lane.talk(thread, 2);
-    let (after, _) = asked_last(lane);
+    let (second, _) = lane.talk(thread, 2);
+    let (after, _) = asked(lane, &second);
     assert_ne!(
         after, before,
         "another model was asked, for {other} was chosen"
@@ -82,8 +86,8 @@ pub(super) fn model(lane: &mut Lane) -> Ended {
 
 pub(super) fn effort(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
-    lane.talk(thread, 1);
-    let (_, before) = asked_last(lane);
+    let (first, _) = lane.talk(thread, 1);
+    let (_, before) = asked(lane, &first);
     let offered = models(lane, thread);
     let found = offered.iter().find_map(|model| {
         let mut efforts = model.efforts.iter();
@@ -97,8 +101,8 @@ pub(super) fn effort(lane: &mut Lane) -> Ended {
     if let Err(refusal) = select(lane, thread, model.as_deref(), Some(&effort), Mode::Ask) {
         return Ended::Refused(refusal);
     }
-    lane.talk(thread, 2);
-    let (_, after) = asked_last(lane);
+    let (second, _) = lane.talk(thread, 2);
+    let (_, after) = asked(lane, &second);
     assert_eq!(
         after.as_deref(),
         Some(&*effort),

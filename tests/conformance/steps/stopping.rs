@@ -40,6 +40,8 @@ pub(super) fn steer(lane: &mut Lane) -> Ended {
         return Ended::Refused(refusal);
     }
     if offer == Offer::Available {
+        // An answer that ends first is no turn any more into which words can be said.
+        lane.handed_over(thread, &aside.text);
         lane.world.model.release(&gate);
     }
     lane.device.completed(thread, 1);

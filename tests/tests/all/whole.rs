@@ -253,8 +253,8 @@ fn what_is_selected_reaches(agent: &Able) {
             },
         )
     };
-    let chosen = |model: &str, effort: &str| {
-        let asked = world.model.chosen().pop().unwrap();
+    let chosen = |script: &str, model: &str, effort: &str| {
+        let asked = world.model.chosen(script).unwrap();
         // The service knows the model without the name of its provider.
         let model = model.rsplit('/').next().unwrap();
         assert_eq!(asked, (model.to_owned(), Some(effort.to_owned())));
@@ -279,19 +279,19 @@ fn what_is_selected_reaches(agent: &Able) {
 
     device.accepted(&select(Some(other), Some(most), Mode::Ask));
     talk(&device, thread, 2, "two");
-    chosen(other, most);
+    chosen("say", other, most);
     // In the mode that never asks, the same is done without a word; and the model is another one again.
     device.accepted(&select(Some(usual), Some(high), Mode::FullAccess));
     device.accepted(&device.say(thread, "[[script:free]]"));
     device.completed(thread, 3);
-    chosen(usual, high);
+    chosen("free", usual, high);
     assert_eq!(world.text_of("free.txt").as_deref(), Some("made\n"));
     device.accepted(&select(Some(usual), Some(low), Mode::Ask));
     device.accepted(&device.say(thread, "[[script:asked]]"));
     let row = device.asked(thread);
     device.accepted(&device.choose(&row, agent.refuse));
     device.completed(thread, 4);
-    chosen(usual, low);
+    chosen("asked", usual, low);
 
     let page = device.core().query(Query::Models {
         host: world.host.id(),

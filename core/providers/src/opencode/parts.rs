@@ -285,8 +285,9 @@ impl Codec {
             return;
         }
         let error = text_or_empty(state, "error");
+        let cut_short = tools::cut_short(&name, state);
         let ended = match status.as_str() {
-            "completed" => Some(ItemStatus::Completed),
+            "completed" => cut_short.or(Some(ItemStatus::Completed)),
             "error" if kept.declined => Some(ItemStatus::Declined),
             "error" if state.pointer("/metadata/interrupted").is_some() => {
                 Some(ItemStatus::Interrupted)
@@ -295,10 +296,10 @@ impl Codec {
             "error" => Some(ItemStatus::Failed),
             _ => None,
         };
-        let output = match ended {
-            Some(ItemStatus::Completed) => text_or_empty(state, "output"),
-            Some(_) => error.clone(),
-            None => String::new(),
+        let output = match status.as_str() {
+            "completed" => text_or_empty(state, "output"),
+            _ if ended.is_some() => error.clone(),
+            _ => String::new(),
         };
         let content = tools::content(&name, state, &directory, &kept.changes, output);
         let more = match &content {

@@ -5,7 +5,7 @@ use crate::{
     rpc::frames::{cut, list, text_of, text_or_empty},
 };
 use pilothouse_domain::{
-    Body, ItemContent,
+    Body, ItemContent, ItemStatus,
     item::{FileAction, FileChange},
 };
 use serde_json::Value;
@@ -59,6 +59,20 @@ pub(super) fn content(
         },
         _ => other(tool, input, output),
     })
+}
+
+/// How a command ended that opencode stopped: it calls that completed, without an exit code, and says why in its output
+/// (docs/agents-probes.md, section 11). A stop that a person asked for is told by its words, everything else is a failure.
+pub(super) fn cut_short(tool: &str, state: &Value) -> Option<ItemStatus> {
+    if tool != "bash" || state.pointer("/metadata/exit") != Some(&Value::Null) {
+        return None;
+    }
+    let output = state.get("output").and_then(Value::as_str);
+    let asked = "User aborted the command\n</shell_metadata>";
+    match output.unwrap_or_default().trim_end().ends_with(asked) {
+        true => Some(ItemStatus::Interrupted),
+        false => Some(ItemStatus::Failed),
+    }
 }
 
 fn other(tool: &str, input: &Value, output: String) -> ItemContent {

@@ -172,10 +172,28 @@ const LABELS: &[Label] = &[
             "assistant `word word word word word` Completed",
         ],
     },
+    // One command that was stopped, one that took too long: opencode calls both completed.
+    Label {
+        recording: "21_command_cut_short",
+        lines: &[
+            "run Interrupted",
+            "run Completed",
+            "user `go [[script:oat]]` Completed",
+            "assistant `I will run it.` Completed",
+            "command `echo begun > begun.txt; sleep 300` exit None Interrupted",
+            "interrupt Completed",
+            "user `go [[script:ott]]` Completed",
+            "assistant `I will run another.` Completed",
+            "command `echo late; sleep 300` exit None Failed",
+            "assistant `After it.` Completed",
+            "request Command answered once",
+            "request Command answered once",
+        ],
+    },
 ];
 
 #[test]
-fn eleven_recordings_end_as_a_person_reads_them() {
+fn twelve_recordings_end_as_a_person_reads_them() {
     let mut wrong = Vec::new();
     for label in LABELS {
         let lines = outcome(&Replay::of("opencode", label.recording).stage);
