@@ -18,6 +18,7 @@
 
 pub mod cli;
 pub mod device;
+pub mod elsewhere;
 pub mod here;
 pub mod host;
 pub mod model;
@@ -31,11 +32,13 @@ pub mod proxy;
 pub mod relay;
 pub mod seed;
 pub mod seen;
+pub mod tls_front;
 pub mod until;
 pub mod world;
 
 pub use cli::Cli;
 pub use device::Device;
+pub use elsewhere::OpencodeElsewhere;
 pub use here::Here;
 pub use host::Host;
 pub use model::Model;
@@ -43,5 +46,6 @@ pub use proxy::Proxy;
 pub use relay::{Records, Relay};
 pub use seed::Seed;
 pub use seen::{Board, Seen, Timeline};
+pub use tls_front::TlsFront;
 pub use until::{PATIENCE, patience, until, wait_at_most};
 pub use world::{Setup, World};

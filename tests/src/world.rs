@@ -16,6 +16,19 @@ use tempfile::TempDir;
 /// is what was said.
 const OPENCODE_CONFIG: &str = r#"{"autoupdate": false, "share": "disabled", "snapshot": false, "model": "local/scripted", "small_model": "local/scripted", "enabled_providers": ["local"], "agent": {"title": {"disable": true}}, "provider": {"local": {"npm": "@ai-sdk/openai-compatible", "name": "Local", "options": {"baseURL": "http://127.0.0.1:{port}/v1", "apiKey": "sk-local"}, "models": {"scripted": {"name": "Scripted", "tool_call": true, "reasoning": true, "attachment": true, "modalities": {"input": ["text", "image"], "output": ["text"]}, "limit": {"context": 128000, "output": 8192}}, "scripted-2": {"name": "Scripted 2", "tool_call": true, "reasoning": true, "limit": {"context": 128000, "output": 8192}}}}}}"#;
 
+/// opencode's environment: a home of its own, the scripted model, and nothing that it would fetch.
+pub(crate) const OPENCODE_ENV: &[(&str, &str)] = &[
+    ("HOME", "{home}"),
+    ("XDG_DATA_HOME", "{home}/data"),
+    ("XDG_CONFIG_HOME", "{home}/config"),
+    ("XDG_STATE_HOME", "{home}/state"),
+    ("XDG_CACHE_HOME", "{home}/opencode-cache"),
+    ("OPENCODE_CONFIG_CONTENT", OPENCODE_CONFIG),
+    ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+    ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+    ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
+];
+
 /// What a world is to have.
 #[derive(Default)]
 pub struct Setup {
@@ -138,22 +151,7 @@ impl Setup {
     pub fn opencode(self) -> Self {
         let opencode = places::opencode();
         let command = [&*opencode.to_string_lossy(), "serve"];
-        self.agent(
-            "opencode",
-            "opencode",
-            &command,
-            &[
-                ("HOME", "{home}"),
-                ("XDG_DATA_HOME", "{home}/data"),
-                ("XDG_CONFIG_HOME", "{home}/config"),
-                ("XDG_STATE_HOME", "{home}/state"),
-                ("XDG_CACHE_HOME", "{home}/opencode-cache"),
-                ("OPENCODE_CONFIG_CONTENT", OPENCODE_CONFIG),
-                ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
-                ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
-                ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
-            ],
-        )
+        self.agent("opencode", "opencode", &command, OPENCODE_ENV)
     }
 
     /// A recording as an agent: a file of tests/recordings, played without pauses.

@@ -47,7 +47,7 @@ pub struct HostRow {
 /// another matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectRow {
-    /// Which server it is, `codex`.
+    /// Which server it is, `codex` or `opencode`.
     pub family: String,
     /// Why the agent cannot be reached at the moment, in words; it is tried again by itself. `None`: it can, or nothing was
     /// asked of it yet.

@@ -18,6 +18,7 @@ mod crashes;
 mod cuts;
 mod demo;
 mod direct;
+mod direct_opencode;
 mod disks;
 mod imports;
 mod opencode;

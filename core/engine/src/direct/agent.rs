@@ -16,6 +16,8 @@ const DIRECTORIES: usize = 64;
 pub enum DirectFamily {
     /// `codex app-server`, over WebSocket with a bearer token.
     Codex,
+    /// `opencode serve`, over HTTP with a password for its user `opencode`.
+    Opencode,
 }
 
 impl DirectFamily {
@@ -23,6 +25,7 @@ impl DirectFamily {
     pub fn name(self) -> &'static str {
         match self {
             Self::Codex => "codex",
+            Self::Opencode => "opencode",
         }
     }
 }

@@ -9,7 +9,9 @@ use pilothouse_domain::{
 use pilothouse_ledger::{
     AgentSpec, Clock, IDLE_LOOK, Ledger, LedgerConfig, NewDevice, SystemClock,
 };
-use pilothouse_providers::{codex::FarCodexAdapter, contract::ProviderAdapter};
+use pilothouse_providers::{
+    codex::FarCodexAdapter, contract::ProviderAdapter, opencode::FarOpencodeAdapter,
+};
 use pilothouse_serve::{Facts, Patience, Served, Sessions};
 use pilothouse_wire::{
     connect::{AddressFailure, AttemptError, ConnectError},
@@ -206,6 +208,7 @@ impl DirectDialer {
                 .ok_or("its secret is not kept on this device any more; add the agent again")?;
         let adapter: Arc<dyn ProviderAdapter> = match agent.family {
             DirectFamily::Codex => Arc::new(FarCodexAdapter::new(endpoint, secret)),
+            DirectFamily::Opencode => Arc::new(FarOpencodeAdapter::new(endpoint, secret)),
         };
         let ledger = self.ledger(&agent, Arc::clone(&adapter)).await?;
         let device = NewDevice {

@@ -118,9 +118,9 @@ pub struct JoinArgs {
 /// `direct`
 #[derive(Debug, Clone, Subcommand)]
 pub enum DirectCommand {
-    /// Add a codex that listens on a WebSocket; it is shown like a host
+    /// Add a codex or an opencode that listens somewhere; it is shown like a host
     #[command(
-        after_help = "Example:\n  ssh -N -L 4500:127.0.0.1:4500 box &\n  pilothouse direct add box --codex ws://127.0.0.1:4500 --dir /home/me/app < token\n\nThe token of its server is read from standard input. There are no checkpoints of files and no wake-up there, and it goes\non only while a pilothouse runs on this device."
+        after_help = "Example:\n  ssh -N -L 4500:127.0.0.1:4500 box &\n  pilothouse direct add box --codex ws://127.0.0.1:4500 --dir /home/me/app < token\n\nThe token or password of its server is read from standard input. There are no checkpoints of files and no wake-up there, and it goes\non only while a pilothouse runs on this device."
     )]
     Add(DirectAddArgs),
 }
@@ -130,9 +130,9 @@ pub enum DirectCommand {
 pub struct DirectAddArgs {
     /// What it is called here
     pub name: String,
-    /// Where `codex app-server` listens: wss://HOST[:PORT], or ws:// on this machine (a forward of SSH's) and in a private network
-    #[arg(long, value_name = "URL")]
-    pub codex: String,
+    /// Which server.
+    #[command(flatten)]
+    pub server: DirectServer,
     /// A directory of that machine that threads can work in; can be given several times
     #[arg(long = "dir", value_name = "DIR", required = true)]
     pub directories: Vec<String>,
@@ -145,6 +145,18 @@ pub struct DirectAddArgs {
     /// Common options.
     #[command(flatten)]
     pub device: DeviceArgs,
+}
+
+/// Which server, and where it listens.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub struct DirectServer {
+    /// Where `codex app-server` listens: wss://HOST[:PORT], or ws:// on this machine (a forward of SSH's) and in a private network
+    #[arg(long, value_name = "URL")]
+    pub codex: Option<String>,
+    /// Where `opencode serve` listens: https://HOST[:PORT], or http:// on this machine (a forward of SSH's) and in a private network
+    #[arg(long, value_name = "URL")]
+    pub opencode: Option<String>,
 }
 
 /// `hosts`

@@ -3,7 +3,7 @@
 use super::{
     choice::Choice,
     driver::OpencodeRuntime,
-    http::{Http, Plain},
+    http::{Connector, Http, Plain},
     link::{Link, Meters},
     profile,
     rules::FLOOR,
@@ -12,6 +12,7 @@ use crate::{
     contract::{AgentRuntime, EventSender, Launch, ProcessSharing, ProviderAdapter, StartError},
     process::{
         StopTimers,
+        agent::AgentProcess,
         detached::{DetachedProcess, DetachedRecord},
     },
     rpc::session::STDERR_SHOWN,
@@ -100,17 +101,21 @@ impl OpencodeAdapter {
         let arguments = ["--hostname", "127.0.0.1", "--port", "0"];
         let process =
             DetachedProcess::start(&launch, "opencode", &arguments, &secrets, &secret).await?;
-        let process = Arc::new(process);
-        let address = match self.listening(&process).await {
-            Ok(address) => address,
-            Err(problem) => return Err(failed(&launch, &process, problem, self.deadlines).await),
+        let known = match self.listening(&process).await {
+            Ok(address) => process
+                .set_endpoint(&address.to_string())
+                .map(|()| address)
+                .map_err(|error| format!("where it listens could not be recorded: {error}")),
+            Err(problem) => Err(problem),
         };
-        if let Err(error) = process.set_endpoint(&address.to_string()) {
-            let problem = format!("where it listens could not be recorded: {error}");
-            return Err(failed(&launch, &process, problem, self.deadlines).await);
+        let process = AgentProcess::from(process);
+        match known {
+            Ok(address) => {
+                self.connect(launch, process, Box::new(Plain(address)), &secret, events)
+                    .await
+            }
+            Err(problem) => Err(failed(&launch, &process, problem, self.deadlines).await),
         }
-        self.connect(launch, process, address, &secret, events)
-            .await
     }
 
     async fn attach_process(
@@ -132,7 +137,8 @@ impl OpencodeAdapter {
             .map_err(|_| spawn_error("it had not said yet where it listens".to_owned()))?;
         let process = DetachedProcess::attach(&record, known, &launch)
             .map_err(|error| spawn_error(error.to_string()))?;
-        self.connect(launch, Arc::new(process), address, &secret, events)
+        let connector = Box::new(Plain(address));
+        self.connect(launch, process.into(), connector, &secret, events)
             .await
     }
 
@@ -169,17 +175,19 @@ impl OpencodeAdapter {
         }
     }
 
-    async fn connect(
+    /// Speaks with an opencode, which listens already.
+    pub(super) async fn connect(
         &self,
         launch: Launch,
-        process: Arc<DetachedProcess>,
-        address: SocketAddr,
+        process: AgentProcess,
+        connector: Box<dyn Connector>,
         secret: &str,
         events: EventSender,
     ) -> Result<Arc<dyn AgentRuntime>, StartError> {
         let deadlines = self.deadlines;
+        let process = Arc::new(process);
         let link = Link::new(
-            Http::new(Box::new(Plain(address)), secret),
+            Http::new(connector, secret, &launch.cwd),
             Arc::clone(&process),
             launch.incarnation,
             Meters {
@@ -207,16 +215,16 @@ impl OpencodeAdapter {
 
 async fn failed(
     launch: &Launch,
-    process: &DetachedProcess,
+    process: &AgentProcess,
     problem: String,
     deadlines: Deadlines,
 ) -> StartError {
     process.stop(deadlines.stop).await;
-    process.output().finished(Duration::from_secs(3)).await;
+    process.stderr().finished(Duration::from_secs(3)).await;
     StartError::Handshake {
         agent: launch.agent.clone(),
         problem,
-        stderr: process.output().tail(STDERR_SHOWN),
+        stderr: process.stderr().tail(STDERR_SHOWN),
     }
 }
 

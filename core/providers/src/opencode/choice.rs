@@ -3,7 +3,7 @@
 
 use super::{
     replies::{self, Agent, Model},
-    rules::Rule,
+    rules::{self, Rule},
 };
 use pilothouse_domain::{Mode, provider::OfferedModel};
 use std::collections::BTreeMap;
@@ -66,6 +66,15 @@ impl Choice {
             .get(named)
             .or_else(|| self.agents.values().find(|agent| agent.primary))
             .map_or(&[], |agent| &agent.rules)
+    }
+
+    /// Agents that could work for another and would do unasked what a mode demands to be asked.
+    pub(super) fn unasking(&self, mode: Mode) -> Vec<&str> {
+        self.agents
+            .iter()
+            .filter(|(_, agent)| !agent.primary && !rules::asks(mode, &agent.rules))
+            .map(|(name, _)| name.as_str())
+            .collect()
     }
 
     /// A model to do something with that nobody chose one for.

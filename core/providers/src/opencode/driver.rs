@@ -4,6 +4,7 @@ use super::{
     adapter::Deadlines,
     attaching,
     choice::Choice,
+    codec::Told,
     link::{Link, Scope},
     outgoing::{Call, Prompt},
     profile,
@@ -16,19 +17,20 @@ use crate::{
         Interrupting, OpenError, OpenThread, RespondError, Response, Reverting, SendError,
         SendTurn, Steering, TurnAccepted,
     },
-    process::detached::DetachedProcess,
+    process::agent::AgentProcess,
     rpc::{CallFailure as _, asked::AnswerProblem, greeting, session::lock},
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
-    Capabilities, Mode, NativeId, ProviderEvent,
+    Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
     provider::OfferedModel,
+    provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
     thread::Selection,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, Mutex},
     time::SystemTime,
@@ -37,11 +39,13 @@ use std::{
 /// A running opencode.
 pub(super) struct OpencodeRuntime {
     pub(super) link: Arc<Link>,
-    process: Arc<DetachedProcess>,
+    process: Arc<AgentProcess>,
     deadlines: Deadlines,
     pub(super) choice: Choice,
     /// The rules that each conversation has of ours.
     permitted: Mutex<BTreeMap<NativeId, Vec<Rule>>>,
+    /// Conversations whose person was not told yet which rules hold, in an opencode that somebody else started.
+    untold: Mutex<BTreeSet<NativeId>>,
     /// Taken while a turn of a conversation is being started, so that two cannot start at once.
     starting: Mutex<BTreeMap<NativeId, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -62,7 +66,7 @@ pub(super) fn run_error(code: ErrorCode, message: impl Into<String>) -> RunError
 impl OpencodeRuntime {
     pub(super) fn new(
         link: Arc<Link>,
-        process: Arc<DetachedProcess>,
+        process: Arc<AgentProcess>,
         deadlines: Deadlines,
         choice: Choice,
     ) -> Self {
@@ -72,11 +76,12 @@ impl OpencodeRuntime {
             deadlines,
             choice,
             permitted: Mutex::default(),
+            untold: Mutex::default(),
             starting: Mutex::default(),
         }
     }
 
-    pub(super) fn process(&self) -> &DetachedProcess {
+    pub(super) fn process(&self) -> &AgentProcess {
         &self.process
     }
 
@@ -86,7 +91,11 @@ impl OpencodeRuntime {
         let health = self
             .link
             .patiently(Call::Health, self.deadlines.first, self.deadlines.handshake)
-            .await?;
+            .await
+            .map_err(|error| match error {
+                CallError::Refused { status: 401, .. } => CallError::WrongPassword,
+                error => error,
+            })?;
         let Reply::Health { version } = health else {
             return Err(CallError::Lost);
         };
@@ -128,16 +137,15 @@ impl OpencodeRuntime {
 
     /// The rules of a conversation in a mode.
     fn rules(&self, mode: Mode) -> Vec<Rule> {
-        rules::of_mode(mode, self.choice.rules(mode))
+        let agent = self.choice.rules(mode);
+        match self.process.is_far() {
+            true => rules::without_floor(mode, agent, &self.choice.agents),
+            false => rules::of_mode(mode, agent),
+        }
     }
 
     async fn open(&self, open: OpenThread) -> Result<NativeId, OpenError> {
-        if !open.cwd.is_dir() {
-            let message = format!("the workspace {} is not there", open.cwd.display());
-            return Err(OpenError::Refused {
-                error: run_error(ErrorCode::Start, message),
-            });
-        }
+        self.check_workspace(&open.cwd).await?;
         let mode = open.selection.mode;
         let call = match &open.resume {
             None => Call::Create {
@@ -154,7 +162,7 @@ impl OpencodeRuntime {
             Err(error) => return Err(open_error(error, open.resume.as_ref())),
         };
         let resumed = open.resume.is_some();
-        if resumed && !same_place(&open.cwd, Path::new(&session.directory)) {
+        if resumed && !self.is_place(&open.cwd, &session.directory).await {
             let message = format!(
                 "the conversation works in {}, not in {}",
                 session.directory,
@@ -167,12 +175,43 @@ impl OpencodeRuntime {
         Ok(self.adopt(session, mode, resumed).await)
     }
 
+    /// opencode takes a directory that is not there as any other.
+    async fn check_workspace(&self, cwd: &Path) -> Result<(), OpenError> {
+        let there = match self.process.is_far() {
+            false => cwd.is_dir(),
+            true => match self.link.call(Call::Look).await {
+                Ok(_) => true,
+                Err(CallError::Refused { .. } | CallError::NotFound { .. }) => false,
+                Err(error) => return Err(open_error(error, None)),
+            },
+        };
+        if there {
+            return Ok(());
+        }
+        let message = format!("the workspace {} is not there", cwd.display());
+        Err(OpenError::Refused {
+            error: run_error(ErrorCode::Start, message),
+        })
+    }
+
+    /// Whether a conversation's directory is that of the workspace.
+    async fn is_place(&self, cwd: &Path, directory: &str) -> bool {
+        if self.process.is_far() {
+            let place = self.link.call(Call::Place).await;
+            return matches!(place, Ok(Reply::Place(place)) if place == directory);
+        }
+        same_place(cwd, Path::new(directory))
+    }
+
     /// Takes a conversation up. What was missed of one that existed before is told.
     pub(super) async fn adopt(&self, session: Session, mode: Mode, existed: bool) -> NativeId {
         let id = session.id.clone();
         let rules = self.rules(mode);
         if session.rules.ends_with(&rules) {
             lock(&self.permitted).insert(id.clone(), rules);
+        }
+        if self.process.is_far() && !existed {
+            lock(&self.untold).insert(id.clone());
         }
         let directory = session.directory.clone();
         self.link.with_codec(|codec| {
@@ -190,12 +229,14 @@ impl OpencodeRuntime {
     async fn permit(&self, session: &NativeId, mode: Mode) -> Result<(), CallError> {
         let rules = self.rules(mode);
         if lock(&self.permitted).get(session) != Some(&rules) {
-            self.link
-                .call(Call::Permit {
-                    session: session.clone(),
-                    rules: rules.clone(),
-                })
-                .await?;
+            let call = Call::Permit {
+                session: session.clone(),
+                rules: rules.clone(),
+            };
+            let holds = self.link.call(call).await?;
+            if !matches!(&holds, Reply::Session(session) if session.rules.ends_with(&rules)) {
+                return Err(CallError::RulesNotTaken { mode });
+            }
             lock(&self.permitted).insert(session.clone(), rules);
         }
         self.link.with_codec(|codec| codec.set_mode(session, mode));
@@ -271,6 +312,7 @@ impl OpencodeRuntime {
             Ok(_) => {
                 self.link
                     .with_codec(|codec| codec.accepted(&send.thread, &turn));
+                self.tell_rules(&send.thread, &turn, mode).await;
                 Ok(TurnAccepted { turn: Some(turn) })
             }
             Err(
@@ -292,6 +334,35 @@ impl OpencodeRuntime {
                 Err(SendError::Unknown)
             }
         }
+    }
+
+    /// Says once in a conversation which rules hold, where they are not ours alone.
+    async fn tell_rules(&self, session: &NativeId, turn: &NativeId, mode: Mode) {
+        if mode == Mode::FullAccess || !lock(&self.untold).remove(session) {
+            return;
+        }
+        let unasking = self.choice.unasking(mode);
+        let subagents = match unasking.is_empty() {
+            true => "its subagents ask by its own configuration".to_owned(),
+            false => format!(
+                "its subagents {} would act without asking by its own configuration and are denied in this mode; start it \
+                 with {} to have them",
+                unasking.join(", "),
+                rules::ADVISED
+            ),
+        };
+        let told = ProviderEvent {
+            place: NativePlace {
+                thread: Some(session.clone()),
+                root: None,
+                turn: Some(turn.clone()),
+            },
+            kind: ProviderEventKind::Unknown {
+                label: "notice (warning)".to_owned(),
+                raw: format!("somebody else started this opencode: {subagents}"),
+            },
+        };
+        self.link.tell(|_| vec![Told::Event(told)]).await;
     }
 
     /// Provider and model that a conversation takes if none is chosen, as far as known.
@@ -394,7 +465,7 @@ impl AgentRuntime for OpencodeRuntime {
     }
 
     fn process_id(&self) -> Option<u32> {
-        (!self.process.has_exited()).then(|| self.process.id())
+        self.process.id()
     }
 
     fn open_thread(&self, open: OpenThread) -> BoxFuture<'_, Result<NativeId, OpenError>> {

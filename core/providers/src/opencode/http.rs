@@ -1,7 +1,9 @@
 //! HTTP/1.1 to one server, a connection for each call. How a connection is made is a parameter: on loopback it is a plain
-//! socket, and a device that speaks with a far opencode will bring TLS.
+//! socket, to an opencode elsewhere what its [`Endpoint`] says.
 
-use super::outgoing::Request;
+use super::outgoing::{Request, encoded};
+use crate::endpoint::Endpoint;
+pub use crate::endpoint::Io;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full};
@@ -12,19 +14,11 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
-use std::{io, net::SocketAddr, time::Duration};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use std::{io, net::SocketAddr, path::Path, time::Duration};
+use tokio::net::TcpStream;
 
 /// Bytes of an answer's body; a longer one is given up.
 pub(super) const BODY_LIMIT: usize = 64 * 1024 * 1024;
-
-/// A connection.
-pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// Makes connections to one server.
 pub trait Connector: Send + Sync + 'static {
@@ -53,6 +47,16 @@ impl Connector for Plain {
     }
 }
 
+impl Connector for Endpoint {
+    fn connect(&self) -> BoxFuture<'_, io::Result<Box<dyn Io>>> {
+        Self::connect(self)
+    }
+
+    fn authority(&self) -> String {
+        Self::authority(self)
+    }
+}
+
 /// Why an HTTP call gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HttpError {
@@ -70,15 +74,18 @@ pub(super) enum HttpError {
 pub(super) struct Http {
     connector: Box<dyn Connector>,
     authorization: String,
+    /// What every call is about that names nothing else: one opencode serves several directories.
+    directory: String,
 }
 
 impl Http {
-    /// `password` is that of the user `opencode`, by HTTP's Basic scheme.
-    pub(super) fn new(connector: Box<dyn Connector>, password: &str) -> Self {
+    /// `password` is that of the user `opencode`, by HTTP's Basic scheme; `directory` is where its conversations work.
+    pub(super) fn new(connector: Box<dyn Connector>, password: &str, directory: &Path) -> Self {
         let word = STANDARD.encode(format!("opencode:{password}"));
         Self {
             connector,
             authorization: format!("Basic {word}"),
+            directory: encoded(&directory.to_string_lossy()),
         }
     }
 
@@ -147,7 +154,8 @@ impl Http {
             .method(request.method)
             .uri(&request.path)
             .header(header::HOST, self.connector.authority())
-            .header(header::AUTHORIZATION, &self.authorization);
+            .header(header::AUTHORIZATION, &self.authorization)
+            .header("x-opencode-directory", &self.directory);
         if body.is_some() {
             built = built.header(header::CONTENT_TYPE, "application/json");
         }

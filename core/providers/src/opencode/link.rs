@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     contract::{Escalation, EventSender, RuntimeEvents},
-    process::detached::DetachedProcess,
+    process::agent::AgentProcess,
     rpc::session::{STDERR_SHOWN, UNREADABLE_LIMIT, lock},
 };
 use http_body_util::BodyExt as _;
@@ -69,7 +69,7 @@ pub(super) enum Scope<'a> {
 /// See the module.
 pub(super) struct Link {
     http: Http,
-    process: Arc<DetachedProcess>,
+    process: Arc<AgentProcess>,
     incarnation: Incarnation,
     meters: Meters,
     codec: Mutex<Codec>,
@@ -86,7 +86,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(
         http: Http,
-        process: Arc<DetachedProcess>,
+        process: Arc<AgentProcess>,
         incarnation: Incarnation,
         meters: Meters,
         events: EventSender,
@@ -168,7 +168,10 @@ impl Link {
                     | CallError::Timeout { .. }
                     | CallError::Lost),
                 ) => {
-                    if began.elapsed() > deadline || self.process.has_exited() {
+                    // Nobody is only about to listen where it runs already.
+                    let hopeless =
+                        self.process.is_far() && matches!(error, CallError::Unreachable { .. });
+                    if hopeless || began.elapsed() > deadline || self.process.has_exited() {
                         return Err(error);
                     }
                     tokio::time::sleep(FIRST_PAUSE).await;
@@ -218,7 +221,7 @@ impl Link {
                     if let ProviderEventKind::Diagnostic { message: text }
                     | ProviderEventKind::Unknown { raw: text, .. } = &mut event.kind
                     {
-                        *text = self.process.output().redact(text);
+                        *text = self.process.stderr().redact(text);
                     }
                     events.push(event);
                 }
@@ -305,7 +308,10 @@ impl Link {
             if matches!(cut, Cut::Strange) {
                 lost = Some((
                     LostReason::ProtocolError,
-                    format!("{UNREADABLE_LIMIT} unreadable events in a row; it was ended"),
+                    format!(
+                        "{UNREADABLE_LIMIT} unreadable events in a row; {}",
+                        self.given_up()
+                    ),
                 ));
                 break;
             }
@@ -318,8 +324,9 @@ impl Link {
                 lost = Some((
                     LostReason::Unresponsive,
                     format!(
-                        "opencode could not be reached for {} s and was ended",
-                        self.meters.reconnect.as_secs()
+                        "opencode could not be reached for {} s; {}",
+                        self.meters.reconnect.as_secs(),
+                        self.given_up()
                     ),
                 ));
                 break;
@@ -332,12 +339,16 @@ impl Link {
         }
         let exit = self.process.exited().await;
         self.ended.send_replace(true);
-        let output = self.process.output();
+        let output = self.process.stderr();
         output.finished(Duration::from_secs(3)).await;
         let (reason, what) = match lost {
             Some(lost) => lost,
             None if self.stopping.load(Ordering::Acquire) => {
                 (LostReason::Stopped, "the host stopped it".to_owned())
+            }
+            None if self.process.is_far() => {
+                let what = "the connection with opencode ended".to_owned();
+                (LostReason::AgentExited, what)
             }
             None => (LostReason::AgentExited, format!("opencode ended: {exit}")),
         };
@@ -354,6 +365,14 @@ impl Link {
             })]
         })
         .await;
+    }
+
+    /// What is done with an opencode that cannot be used any more.
+    fn given_up(&self) -> &'static str {
+        match self.process.is_far() {
+            true => "it runs elsewhere and was left as it is",
+            false => "it was ended",
+        }
     }
 
     /// Reads a stream until it ends.

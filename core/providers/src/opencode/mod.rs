@@ -1,4 +1,5 @@
-//! The opencode family: `opencode serve`, HTTP and server-sent events on loopback, one process per workspace.
+//! The opencode family: `opencode serve`, HTTP and server-sent events on loopback, one process per workspace; or one that
+//! somebody else started, elsewhere ([`FarOpencodeAdapter`]).
 //!
 //! [`Codec`] is sans-I/O: bytes of the stream of events and HTTP answers in, events and calls out.
 //! What opencode really does is measured in `docs/agents-probes.md`. Where its interface says less than we need:
@@ -16,6 +17,7 @@ mod choice;
 mod codec;
 mod conversation;
 mod driver;
+mod far;
 mod history;
 mod http;
 mod link;
@@ -37,6 +39,7 @@ pub use crate::rpc::{
 };
 pub use adapter::{Deadlines, OpencodeAdapter};
 pub use codec::{Codec, Told};
+pub use far::FarOpencodeAdapter;
 pub use http::{Connector, Io, Plain};
 pub use outgoing::{Call, File, Prompt, Request};
 pub use passed_over::{PASSED_OVER, Passed};

@@ -15,6 +15,10 @@ pub enum Call {
     Providers,
     /// Its configuration.
     Config,
+    /// Where the directory is that every call is about, symbolic links followed.
+    Place,
+    /// What is in that directory.
+    Look,
     /// Conversations of a directory, the newest first; subagents' are none.
     List {
         /// Where they work.
@@ -158,6 +162,8 @@ impl Call {
             Self::Agents => "its agents",
             Self::Providers => "its models",
             Self::Config => "its configuration",
+            Self::Place => "its directory",
+            Self::Look => "the files of its directory",
             Self::List { .. } => "its conversations",
             Self::Create { .. } => "a new conversation",
             Self::Get { .. } => "a conversation",
@@ -195,6 +201,8 @@ impl Call {
             Self::Agents => get("/agent".to_owned()),
             Self::Providers => get("/config/providers".to_owned()),
             Self::Config => get("/config".to_owned()),
+            Self::Place => get("/path".to_owned()),
+            Self::Look => get("/file?path=.".to_owned()),
             Self::List { directory, limit } => get(format!(
                 "{}&roots=true&limit={limit}",
                 at("/session", directory)

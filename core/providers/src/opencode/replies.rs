@@ -11,7 +11,7 @@ use crate::{
         frames::{cut, json, list, text_of, text_or_empty},
     },
 };
-use pilothouse_domain::NativeId;
+use pilothouse_domain::{Mode, NativeId};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -38,6 +38,8 @@ pub enum Reply {
     Configured(Option<(String, String)>),
     /// Conversations, the newest first.
     Listed(Vec<FoundConversation>),
+    /// The directory that calls are about.
+    Place(String),
     /// A conversation.
     Session(Box<Session>),
     /// Conversations that do something now; the others are idle.
@@ -131,6 +133,17 @@ pub enum CallError {
         /// Its words.
         message: String,
     },
+    /// It takes another password.
+    #[error(
+        "it refuses the password; enter the one that it was started with (OPENCODE_SERVER_PASSWORD)"
+    )]
+    WrongPassword,
+    /// A conversation's rules are not those that were given.
+    #[error("opencode did not take the rules of the mode {}: nothing was sent; update it, or choose another mode", mode.name())]
+    RulesNotTaken {
+        /// The mode.
+        mode: Mode,
+    },
     /// The answer could not be read.
     #[error("opencode's answer to {method} could not be read: {problem}")]
     Unreadable {
@@ -190,7 +203,7 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
         call,
         Call::Prompt(_)
             | Call::Abort { .. }
-            | Call::Permit { .. }
+            | Call::Look
             | Call::Reply { .. }
             | Call::Delete { .. }
             | Call::Summarize { .. }
@@ -209,9 +222,14 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
         Call::Config => Ok(Reply::Configured(
             text_of(&value, "model").and_then(|model| named(&model)),
         )),
-        Call::Create { .. } | Call::Get { .. } | Call::Fork { .. } => session(&value)
-            .map(|session| Reply::Session(Box::new(session)))
-            .ok_or_else(|| shape("conversation")),
+        Call::Place => text_of(&value, "directory")
+            .map(Reply::Place)
+            .ok_or_else(|| shape("directory")),
+        Call::Create { .. } | Call::Get { .. } | Call::Permit { .. } | Call::Fork { .. } => {
+            session(&value)
+                .map(|session| Reply::Session(Box::new(session)))
+                .ok_or_else(|| shape("conversation"))
+        }
         Call::Status { .. } => working(&value)
             .map(Reply::Working)
             .ok_or_else(|| shape("object")),

@@ -4,10 +4,15 @@
 //! taken and made as strict as the mode says, or as free; what they deny stays denied in every mode. A subagent's
 //! conversation takes none of its parent's rules, and reads its own only once, when it begins (docs/agents-probes.md): so
 //! [`FLOOR`] makes every agent ask, and what the mode of the whole thread settles already is answered here ([`settled`]).
+//!
+//! An opencode that somebody else started has no such floor. There a conversation's own rules hold for all that it does itself,
+//! and of its subagents only those may work that ask by their own configuration ([`without_floor`]).
 
+use super::replies::Agent;
 use crate::rpc::frames::{list, text_or_empty};
 use pilothouse_domain::Mode;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Rules of one agent that are read.
 const RULES: usize = 512;
@@ -15,6 +20,9 @@ const RULES: usize = 512;
 /// Set as `OPENCODE_PERMISSION`, which opencode puts over the person's configuration: every agent asks, except before what is
 /// harmless. What the configuration allows or forbids becomes a question, too (docs/decisions/017).
 pub(super) const FLOOR: &str = r#"{"*":"ask","read":{"*":"allow","*.env":"ask","*.env.*":"ask","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","lsp":"allow","todoread":"allow","todowrite":"allow","question":"allow","skill":"allow","task":"allow","codesearch":"allow","bash":{"*":"ask"},"edit":{"*":"ask"},"webfetch":"ask","websearch":"ask"}"#;
+
+/// As `OPENCODE_PERMISSION` of an opencode elsewhere, it makes every subagent ask, too: what a person is told to set.
+pub(super) const ADVISED: &str = r#"OPENCODE_PERMISSION='{"*":"ask","read":"allow","glob":"allow","grep":"allow","list":"allow"}'"#;
 
 /// What changes nothing outside the conversation, runs nothing and reaches nothing.
 const HARMLESS: &[&str] = &[
@@ -95,9 +103,11 @@ impl Rule {
 
 /// The rules in a field of an object.
 pub(super) fn read(value: &Value, field: &str) -> Vec<Rule> {
-    list(value, field)
+    let rules = list(value, field);
+    // The last one that fits holds.
+    rules
         .iter()
-        .take(RULES)
+        .skip(rules.len().saturating_sub(RULES))
         .map(Rule::read)
         .collect()
 }
@@ -136,6 +146,50 @@ pub(super) fn of_mode(mode: Mode, agent: &[Rule]) -> Vec<Rule> {
         Mode::Ask | Mode::AutoEdit | Mode::FullAccess => {}
     }
     rules
+}
+
+/// The rules of a conversation where no floor of ours lies under them: they say what is done with everything, and deny every
+/// subagent among `agents` that would do unasked what the mode demands to be asked.
+pub(super) fn without_floor(
+    mode: Mode,
+    agent: &[Rule],
+    agents: &BTreeMap<String, Agent>,
+) -> Vec<Rule> {
+    let everything = Rule::new("*", "*", Action::Allow);
+    let all: Vec<Rule> = std::iter::once(everything)
+        .chain(agent.iter().cloned())
+        .collect();
+    let mut rules = of_mode(mode, &all);
+    if mode == Mode::FullAccess {
+        return rules;
+    }
+    rules.push(Rule::new("task", "*", Action::Deny));
+    let asking = agents
+        .iter()
+        .filter(|(_, subagent)| asks(mode, &subagent.rules));
+    rules.extend(asking.map(|(name, _)| Rule::new("task", name, Action::Allow)));
+    let forbidden = |rule: &&Rule| rule.permission == "task" && rule.action == Action::Deny;
+    rules.extend(agent.iter().filter(forbidden).cloned());
+    rules
+}
+
+/// Whether whoever has only these rules asks before all that a mode demands to be asked: behind a rule that asks for
+/// everything, or denies it, nothing else is allowed than what is harmless.
+pub(super) fn asks(mode: Mode, rules: &[Rule]) -> bool {
+    if mode == Mode::FullAccess {
+        return true;
+    }
+    let everything =
+        |rule: &Rule| rule.permission == "*" && rule.pattern == "*" && rule.action != Action::Allow;
+    let settles = |rule: &Rule| {
+        rule.action != Action::Allow
+            || rule.is_harmless()
+            || (mode == Mode::AutoEdit && rule.permission == "edit")
+    };
+    match rules.iter().rposition(everything) {
+        Some(at) => rules[at..].iter().all(settles),
+        None => false,
+    }
 }
 
 /// Whether a rule is about exactly that.
@@ -217,6 +271,60 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// As opencode 1.18.33 has them where its person configured nothing (docs/agents-probes.md).
+    fn subagents() -> BTreeMap<String, Agent> {
+        use Action::{Allow, Ask, Deny};
+        let named = |name: &str, rules: &[(&str, &str, Action)]| {
+            let rules = rules.iter().map(|(p, q, a)| Rule::new(p, q, *a)).collect();
+            let primary = false;
+            (name.to_owned(), Agent { primary, rules })
+        };
+        let explore = [
+            ("*", "*", Allow),
+            ("*", "*", Deny),
+            ("grep", "*", Allow),
+            ("bash", "*", Allow),
+        ];
+        let general = [("*", "*", Allow), ("todowrite", "*", Deny)];
+        let floored = [("*", "*", Allow), ("*", "*", Ask), ("read", "*", Allow)];
+        let editing = [("*", "*", Ask), ("edit", "*", Allow)];
+        let one_command = [("*", "*", Ask), ("bash", "git *", Allow)];
+        [
+            named("explore", &explore),
+            named("general", &general),
+            named("floored", &floored),
+            named("editing", &editing),
+            named("one_command", &one_command),
+        ]
+        .into()
+    }
+
+    #[test]
+    fn without_a_floor_a_subagent_works_only_if_it_asks_for_what_the_mode_demands() {
+        use Action::{Allow, Ask, Deny};
+        let cases = [
+            ("explore", [Deny, Deny, Deny, Allow]),
+            ("general", [Deny, Deny, Deny, Allow]),
+            ("floored", [Allow, Allow, Allow, Allow]),
+            ("editing", [Deny, Deny, Allow, Allow]),
+            ("one_command", [Deny, Deny, Deny, Allow]),
+            ("one_that_came_later", [Deny, Deny, Deny, Allow]),
+        ];
+        for (name, wanted) in cases {
+            for (mode, wanted) in Mode::ALL.into_iter().zip(wanted) {
+                let rules = without_floor(mode, &agent(), &subagents());
+                assert_eq!(verdict(&rules, "task", name), wanted, "{name} in {mode:?}");
+            }
+        }
+        // What the person forbade stays forbidden, and what nobody has a rule for is asked about.
+        let forbids = [Rule::new("task", "floored", Deny)];
+        let rules = without_floor(Mode::Ask, &forbids, &subagents());
+        assert_eq!(verdict(&rules, "task", "floored"), Deny);
+        let rules = without_floor(Mode::Ask, &[], &BTreeMap::new());
+        assert_eq!(verdict(&rules, "bash", "make"), Ask);
+        assert_eq!(verdict(&rules, "read", "a.txt"), Allow);
     }
 
     #[test]

@@ -94,6 +94,11 @@ impl AgentProcess {
         }
     }
 
+    /// Whether it runs elsewhere, started by somebody else.
+    pub(crate) fn is_far(&self) -> bool {
+        matches!(self, Self::Far(_))
+    }
+
     /// Waits until it has ended, or the connection with it.
     pub(crate) async fn exited(&self) -> Exit {
         match self {

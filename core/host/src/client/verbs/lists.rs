@@ -50,12 +50,17 @@ pub(super) fn join(args: &JoinArgs, output: &mut Output) -> Result<(), Failure> 
 pub(super) fn add_direct(args: &DirectAddArgs, output: &mut Output) -> Result<(), Failure> {
     let pin = args.pin.as_deref().map(str::parse).transpose();
     let pin = pin.map_err(|error| Failure::new(Code::Usage, format!("--pin: {error}")))?;
-    let token = typed("-", "the token")?;
+    let (family, url) = match (&args.server.codex, &args.server.opencode) {
+        (Some(url), _) => (DirectFamily::Codex, url),
+        (None, Some(url)) => (DirectFamily::Opencode, url),
+        (None, None) => return Err(Failure::new(Code::Usage, "which server is it?")),
+    };
+    let token = typed("-", "the token or password")?;
     let device = Device::open(&args.device, None, None)?;
     let agent = DirectAgent {
         name: args.name.clone(),
-        family: DirectFamily::Codex,
-        url: args.codex.clone(),
+        family,
+        url: url.clone(),
         pin,
         private_network: args.private_network,
         directories: args.directories.clone(),
