@@ -6,7 +6,7 @@ use crate::{
     escalation, files,
     plan::{Conversation, ForkPlan, OpenPlan, Plan, SendPlan},
     runtimes::{Running, Runtimes, SessionFacts, session_event},
-    work::Past,
+    work::{Foreign, Past},
     writer::Job,
 };
 use futures_util::FutureExt;
@@ -25,7 +25,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 /// Turns that are read back when a conversation is resumed.
-const HISTORY_TURNS: u32 = 8;
+pub(crate) const HISTORY_TURNS: u32 = 8;
 
 /// How long an interrupt waits for the effects before it. A turn that is just being started is named within this time;
 /// an agent that does not answer at all must be stoppable all the same.
@@ -312,7 +312,7 @@ impl Lane {
                 }
             }
             Plan::Revert { open, from } => self.revert(open, from).await,
-            Plan::Import(open) => self.import(open).await,
+            Plan::Import { open, again } => self.import(open, again).await,
             Plan::Compact(open) => self.compact(open).await,
             Plan::Unreadable { problem } => failed(None, ErrorCode::Start, &problem),
             Plan::NotYet | Plan::Gone => Done {
@@ -457,7 +457,8 @@ impl Lane {
             opened = running.runtime.open_thread(open(None)).await;
             // Nor is any message that was on its way into it.
             if let Some(Conversation { native, .. }) = known.filter(|_| opened.is_ok()) {
-                self.compare_with(running, native, Vec::new(), false).await;
+                self.compare_with(running, native, Vec::new(), HISTORY_TURNS, Foreign::No)
+                    .await;
             }
         }
         opened
@@ -501,26 +502,30 @@ impl Lane {
             return;
         };
         match history.read(native.clone(), HISTORY_TURNS).await {
-            Ok(events) => self.compare_with(running, native, events, false).await,
+            Ok(events) => {
+                self.compare_with(running, native, events, HISTORY_TURNS, Foreign::No)
+                    .await;
+            }
             Err(error) => {
                 tracing::warn!(%error, thread = %self.thread, "a resumed conversation could not be read back");
             }
         }
     }
 
-    /// `foreign`: turns that nobody here began are taken in, too.
+    /// Brings the last turns of a conversation to the writer. `false`: it wants more of them.
     pub(crate) async fn compare_with(
         &self,
         running: &Running,
         native: &NativeId,
         events: Vec<ProviderEvent>,
-        foreign: bool,
-    ) {
+        turns: u32,
+        foreign: Foreign,
+    ) -> bool {
         let session = running.facts();
         let past = Past {
             conversation: native.clone(),
             events,
-            turns: HISTORY_TURNS,
+            turns,
             foreign,
             proves_absence: running
                 .runtime
@@ -533,7 +538,8 @@ impl Lane {
             past,
             reply,
         })
-        .await;
+        .await
+        .unwrap_or(true)
     }
 
     /// Brings an event to the writer and waits until it is in the log.

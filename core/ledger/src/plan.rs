@@ -35,7 +35,12 @@ pub(crate) enum Plan {
         from: Option<NativeId>,
     },
     /// Load the conversation, and read it back.
-    Import(OpenPlan),
+    Import {
+        /// Of which conversation.
+        open: OpenPlan,
+        /// Whether turns of it stand in the log.
+        again: bool,
+    },
     /// Shorten the context.
     Compact(OpenPlan),
     /// Give an answer.

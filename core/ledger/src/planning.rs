@@ -94,7 +94,12 @@ impl Work {
                 if state.import != Some(Import::Reading) {
                     return Ok(Plan::Gone);
                 }
-                self.open(reads, state)?.map(Plan::Import)
+                let again = state
+                    .provider_threads
+                    .iter()
+                    .any(|slot| Some(slot.id) == state.provider_thread && slot.coverage > 0);
+                self.open(reads, state)?
+                    .map(|open| Plan::Import { open, again })
             }
             EffectKind::Compact { run, attempt } => {
                 if current(state, *run, *attempt).is_none() {

@@ -7,7 +7,7 @@ use crate::{
     elsewhere::Note,
     plan::Conversation,
     runtimes::{Running, RuntimeKey, Runtimes, SessionFacts, session_event},
-    work::Past,
+    work::{Foreign, Past},
     writer::Job,
 };
 use pilothouse_domain::{
@@ -323,7 +323,7 @@ impl Runtimes {
         };
         let events = history.read(native.clone(), TURNS).await?;
         Ok(Some(Past {
-            foreign: false,
+            foreign: Foreign::No,
             conversation: native.clone(),
             events,
             turns: TURNS,

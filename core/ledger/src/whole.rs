@@ -1,8 +1,9 @@
 //! What is done with a conversation as a whole: taking back turns, shortening its context.
 
 use crate::{
-    effects::{Done, Lane, failed, not_sent},
+    effects::{Done, HISTORY_TURNS, Lane, failed, not_sent},
     plan::OpenPlan,
+    work::Foreign,
 };
 use pilothouse_domain::{EffectOutcome, NativeId, limits, run::ErrorCode};
 use pilothouse_providers::contract::{Compaction, OpenError, RevertError};
@@ -55,8 +56,9 @@ impl Lane {
         )
     }
 
-    /// Loads the conversation that the thread was made of, and takes in its last turns. Can be done again.
-    pub(crate) async fn import(&self, plan: OpenPlan) -> Done {
+    /// Loads the thread's conversation and takes in its last turns, or, if that was done before, those that somebody added
+    /// elsewhere since. Can be done again.
+    pub(crate) async fn import(&self, plan: OpenPlan, again: bool) -> Done {
         let (running, native) = match self.open(&plan).await {
             Ok(opened) => opened,
             Err(done) => return done,
@@ -68,12 +70,28 @@ impl Lane {
                 "the agent does not tell what was said",
             );
         };
-        let read = history.read(native.clone(), limits::IMPORTED_TURNS).await;
-        let outcome = match read {
-            Ok(events) => {
-                self.compare_with(&running, &native, events, true).await;
-                EffectOutcome::Acknowledged
+        // Mostly there is nothing new, and a few turns say so.
+        let few = [(HISTORY_TURNS, Foreign::AfterKnown)];
+        let many = [(limits::IMPORTED_TURNS, Foreign::All)];
+        let mut read = Ok(());
+        for (turns, foreign) in few.into_iter().filter(|_| again).chain(many) {
+            match history.read(native.clone(), turns).await {
+                Ok(events) => {
+                    if self
+                        .compare_with(&running, &native, events, turns, foreign)
+                        .await
+                    {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    read = Err(error);
+                    break;
+                }
             }
+        }
+        let outcome = match read {
+            Ok(()) => EffectOutcome::Acknowledged,
             Err(OpenError::Refused { error }) => EffectOutcome::Failed { error },
             Err(error @ OpenError::NotFound { .. }) => {
                 return failed(Some(&running), ErrorCode::Resume, &error.to_string());

@@ -86,6 +86,42 @@ impl Deciding<'_> {
         Ok(accepted())
     }
 
+    /// Whether the agent has to load the thread's conversation anew and can tell what it holds: then what somebody may have
+    /// added to it elsewhere is read before anything is said in it.
+    pub(crate) fn reads_first(&self) -> bool {
+        let state = &self.draft.state;
+        let loaded = state.session.as_ref().is_some_and(|session| session.live);
+        let has_begun = state
+            .provider_threads
+            .iter()
+            .any(|slot| Some(slot.id) == state.provider_thread && slot.coverage > 0);
+        let declared = state
+            .meta
+            .as_ref()
+            .and_then(|meta| self.policy.agents.get(&meta.selection.agent));
+        let tells = declared.is_some_and(|declared| {
+            declared
+                .capabilities
+                .has(CapabilityFlag::ReadThreadSnapshot)
+        });
+        // A queue that is held stays so, whatever is read.
+        let goes_on = state.rests() && state.held.is_none() && state.queue.is_empty();
+        goes_on && !loaded && has_begun && tells
+    }
+
+    /// Has what was added to the conversation elsewhere read. What is queued goes on after it.
+    pub(crate) fn read_first(&mut self) {
+        let Some(provider_thread) = self.draft.state.provider_thread else {
+            return;
+        };
+        self.draft.emit(Event::ImportRequested {
+            provider_thread,
+            actor: self.actor,
+        });
+        self.draft
+            .effect(self.command.id.derive("read"), EffectKind::Import);
+    }
+
     /// Whether the command may make its thread.
     pub(crate) fn check_new(&self, title: &str) -> Result<(), Refusal> {
         let thread = self.command.thread;

@@ -306,6 +306,11 @@ impl Deciding<'_> {
     }
 
     fn start(&mut self, text: &str, attachments: &[Attachment]) -> Result<Verdict, Refusal> {
+        if self.reads_first() {
+            self.read_first();
+            self.put_in_queue(QueuePlace::Tail, text, attachments)?;
+            return Ok(accepted());
+        }
         if self.draft.state.rests() {
             // Before a held queue, which stays held: this is the person's word for this message alone.
             self.run_now(text, attachments);
@@ -321,6 +326,9 @@ impl Deciding<'_> {
     }
 
     fn queue(&mut self, text: &str, attachments: &[Attachment]) -> Result<Verdict, Refusal> {
+        if self.reads_first() {
+            self.read_first();
+        }
         let state = &self.draft.state;
         if state.rests() && state.held.is_none() && state.queue.is_empty() {
             self.run_now(text, attachments);

@@ -7,8 +7,14 @@ use pilothouse_domain::{
     provider::NativeConversation, thread::Selection,
 };
 use pilothouse_engine::{Page, Query, Ticket};
-use pilothouse_tests::{Cli, Device, Setup, World};
+use pilothouse_tests::{Cli, Device, Setup, World, places};
 use serde_json::json;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::SystemTime,
+};
 
 /// What an agent has in the workspace, all pages.
 fn listed(world: &World, device: &Device, agent: &str) -> Vec<NativeConversation> {
@@ -53,7 +59,7 @@ fn import(device: &Device, agent: &str, conversation: ConversationKey) -> Ticket
     device.submit(None, body)
 }
 
-fn listed_and_imported(mut world: World, agent: &str) {
+fn listed_and_imported(mut world: World, agent: &str, desk: Option<Desk>) {
     world.model.script("say", &json!([{"text": "Said."}]));
     let device = world.device("phone");
     let mine = device.new_thread(agent, Mode::Ask);
@@ -121,25 +127,144 @@ fn listed_and_imported(mut world: World, agent: &str) {
     let second = device.refused(&import(&device, agent, found.key));
     assert_eq!(second, Refusal::AlreadyHere { thread });
     device.same_as(&world.host, thread);
+    let Some(desk) = desk else {
+        world.host.verify();
+        return;
+    };
+
+    // Somebody goes on with it at the desk, while no agent of the host has it loaded.
+    world.host.stop();
+    for pid in world.host.outliving() {
+        let group = format!("-{pid}");
+        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+    }
+    for text in [
+        "desk [[id:four]] [[script:say]]",
+        "more [[id:five]] [[script:say]]",
+    ] {
+        let output = desk(&world, text)
+            .output()
+            .expect("the agent's own program");
+        assert!(output.status.success(), "{output:?}");
+    }
+    world.host.restart();
+    device.accepted(&device.say(thread, "last [[id:six]] [[script:say]]"));
+    device.completed(thread, 6);
+    assert_eq!(
+        conversation(&device, thread)[6..],
+        [
+            "desk [[id:four]] [[script:say]]",
+            "Said.",
+            "more [[id:five]] [[script:say]]",
+            "Said.",
+            "last [[id:six]] [[script:say]]",
+            "Said."
+        ]
+    );
+    for mark in ["four", "five", "six"] {
+        assert_eq!(world.model.mark(mark).first_steps, 1, "{mark}");
+    }
+    // Once more: what is known is not told again.
+    world.host.stop();
+    world.host.restart();
+    device.accepted(&device.say(thread, "again [[script:say]]"));
+    device.completed(thread, 7);
+    assert_eq!(conversation(&device, thread).len(), 14);
+    device.same_as(&world.host, thread);
     world.host.verify();
+}
+
+/// The newest file below a directory whose name ends so.
+fn newest(dir: &Path, ending: &str) -> PathBuf {
+    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.to_string_lossy().ends_with(ending) {
+                let written = entry.metadata().and_then(|data| data.modified());
+                found.push((written.expect("a time"), path));
+            }
+        }
+    }
+    found.into_iter().max().expect("a file").1
+}
+
+/// The agent's own program with a message in the newest conversation.
+type Desk = fn(&World, &str) -> Command;
+
+fn claude_at_the_desk(world: &World, text: &str) -> Command {
+    let home = world.dir().join("home-of-claude");
+    let file = newest(&home.join("claude/projects"), ".jsonl");
+    let mut command = Command::new(places::claude());
+    command
+        .args(["--print", "--resume"])
+        .arg(file.file_stem().expect("a name"))
+        .arg(text)
+        .current_dir(&world.workspace)
+        .env("HOME", &home)
+        .env("CLAUDE_CONFIG_DIR", home.join("claude"))
+        .env(
+            "ANTHROPIC_BASE_URL",
+            format!("http://127.0.0.1:{}", world.model.port()),
+        )
+        .env("ANTHROPIC_API_KEY", "local")
+        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+    command
+}
+
+fn codex_at_the_desk(world: &World, text: &str) -> Command {
+    let mut command = Command::new(places::codex());
+    command
+        .args(["exec", "resume", "--last", text])
+        .current_dir(&world.workspace)
+        .env("CODEX_HOME", world.dir().join("codex-home"))
+        .env("HOME", world.dir().join("agent-home"))
+        .env("TMPDIR", "/var/tmp")
+        .env("LOCAL_KEY", "local")
+        .stdin(Stdio::null());
+    command
+}
+
+fn pi_at_the_desk(world: &World, text: &str) -> Command {
+    let home = world.dir().join("home-of-pi");
+    let mut command = Command::new(places::node());
+    command
+        .arg(places::pi())
+        .args(["--provider", "local", "--model", "scripted", "--print"])
+        .arg("--session")
+        .arg(newest(&home.join(".pi/agent/sessions"), ".jsonl"))
+        .arg(text)
+        .current_dir(&world.workspace)
+        .env("HOME", &home)
+        .env("PI_OFFLINE", "1")
+        .env("PI_TELEMETRY", "0")
+        .stdin(Stdio::null());
+    command
 }
 
 #[test]
 fn conversations_of_claude_code_are_listed_and_become_threads() {
-    listed_and_imported(Setup::new().claude().start(), "claude");
+    listed_and_imported(
+        Setup::new().claude().start(),
+        "claude",
+        Some(claude_at_the_desk),
+    );
 }
 
 #[test]
 fn conversations_of_codex_are_listed_and_become_threads() {
-    listed_and_imported(Setup::new().start(), "codex");
+    listed_and_imported(Setup::new().start(), "codex", Some(codex_at_the_desk));
 }
 
 #[test]
 fn conversations_of_pi_are_listed_and_become_threads() {
-    listed_and_imported(Setup::new().pi(&[]).start(), "pi");
+    listed_and_imported(Setup::new().pi(&[]).start(), "pi", Some(pi_at_the_desk));
 }
 
 #[test]
 fn conversations_of_opencode_are_listed_and_become_threads() {
-    listed_and_imported(Setup::new().opencode().start(), "opencode");
+    listed_and_imported(Setup::new().opencode().start(), "opencode", None);
 }

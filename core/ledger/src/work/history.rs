@@ -4,13 +4,12 @@
 use super::Work;
 use crate::runtimes::SessionFacts;
 use pilothouse_domain::{
-    Cause, EffectKind, EffectOutcome, Event, LoggedEvent, MessageId, NativeId, ProviderEvent,
-    ProviderEventKind, ProviderTurnId, Row, RunId, ThreadId,
+    Cause, EffectKind, EffectOutcome, Event, ItemContent, LoggedEvent, MessageId, NativeId,
+    ProviderEvent, ProviderEventKind, ProviderTurnId, Row, RunId, ThreadId,
     binding::{Binding, BindingKey, BindingTarget},
     item::Position,
     row::RowKind,
     run::{ErrorCode, RunAttempt, RunError},
-    state::Import,
     thread::Delivery,
 };
 use pilothouse_orchestrator::Decision;
@@ -26,72 +25,130 @@ pub(crate) struct Past {
     pub(crate) events: Vec<ProviderEvent>,
     /// How many of the newest turns were asked for.
     pub(crate) turns: u32,
-    /// Whether turns that nobody here began are taken in: the thread was made of the conversation.
-    pub(crate) foreign: bool,
+    /// Whether turns that nobody here began are taken in.
+    pub(crate) foreign: Foreign,
     /// See `History::proves_absence`.
     pub(crate) proves_absence: bool,
 }
 
+/// Whether turns of a conversation are taken in that nobody here began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// They are not: a run is on its way, and they cannot be put before it.
+    No,
+    /// Those after one that is known; if none of these turns is, more of them have to be read.
+    AfterKnown,
+    /// All but those before one that is known.
+    All,
+}
+
+/// A turn of a conversation, as it was read back.
+struct PastTurn<'e> {
+    id: &'e NativeId,
+    events: Vec<&'e ProviderEvent>,
+    /// Whether it stands in the log.
+    known: bool,
+}
+
+impl<'e> PastTurn<'e> {
+    /// The turns of a history, in their order.
+    fn all(events: &'e [ProviderEvent]) -> Vec<Self> {
+        let mut turns: Vec<Self> = Vec::new();
+        for event in events {
+            let Some(id) = &event.place.turn else {
+                continue;
+            };
+            match turns.iter_mut().find(|turn| turn.id == id) {
+                Some(turn) => turn.events.push(event),
+                None => turns.push(Self {
+                    id,
+                    events: vec![event],
+                    known: false,
+                }),
+            }
+        }
+        turns
+    }
+
+    /// What a person said in it without an id of ours.
+    fn words(&self) -> Option<&str> {
+        self.events.iter().find_map(|event| match &event.kind {
+            ProviderEventKind::ItemClosed {
+                content: ItemContent::UserMessage { text, .. },
+                client_id: None,
+                ..
+            } => Some(text.preview()),
+            _ => None,
+        })
+    }
+}
+
 impl Work {
-    /// Takes in what happened while nobody listened, as far as it belongs to turns of ours. Turns that nobody here
-    /// started are left to a later version, and said in the log of the host.
+    /// Takes in what happened while nobody listened: what belongs to turns of ours, and, where it is asked for, turns that
+    /// somebody else began. `false`: none of the turns is known, and more have to be read to know where they belong.
     pub(super) fn take_history(
         &mut self,
         tx: &mut LedgerTx<'_>,
         thread: ThreadId,
         facts: &SessionFacts,
         past: &Past,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         self.load(tx, thread)?;
-        if past.foreign {
-            for event in &past.events {
-                self.ingest(tx, thread, facts, event)?;
-            }
-            return Ok(());
-        }
         let agent = facts.agent.as_str();
-        let ours = messages(&past.events);
+        let turn_key = |turn: &NativeId| BindingKey::Turn {
+            thread: past.conversation.clone(),
+            turn: turn.clone(),
+        };
+        let mut ours = messages(&past.events);
+        let mut turns = PastTurn::all(&past.events);
+        for turn in &mut turns {
+            turn.known = is_known(tx, agent, &past.conversation, turn)?;
+            // An agent that keeps no id of ours: a message of which it is not known whether it arrived.
+            if !turn.known
+                && let Some(words) = turn.words()
+                && let Some(message) = undelivered(tx, thread, words)?
+            {
+                ours.entry(message).or_insert_with(|| turn.id.clone());
+            }
+        }
         for (message, turn) in &ours {
-            let key = BindingKey::Turn {
-                thread: past.conversation.clone(),
-                turn: turn.clone(),
-            };
+            let key = turn_key(turn);
             if tx.binding(agent, &key)?.is_none()
                 && let Some(target) = self.turn_of(tx, thread, *message)?
             {
                 tx.put_binding(agent, thread, &Binding { key, target })?;
             }
         }
-        let mut foreign = 0;
-        for event in past
-            .events
-            .iter()
-            .filter(|event| matches!(event.kind, ProviderEventKind::ItemClosed { .. }))
-        {
-            let Some(turn) = event.place.turn.clone() else {
-                continue;
-            };
-            let key = BindingKey::Turn {
-                thread: past.conversation.clone(),
-                turn,
-            };
-            if tx.binding(agent, &key)?.is_some() {
+        for turn in &mut turns {
+            let bound = tx.binding(agent, &turn_key(turn.id))?.is_some();
+            turn.known |= bound;
+            let ended = turn.events.iter().filter(|event| {
+                bound && matches!(event.kind, ProviderEventKind::ItemClosed { .. })
+            });
+            for event in ended {
                 self.ingest(tx, thread, facts, event)?;
-            } else {
-                foreign += 1;
             }
         }
+        self.resolve_delivery(tx, thread, facts, &ours, past)?;
+        let first_known = turns.iter().position(|turn| turn.known);
         // A fork's conversation begins with turns of its source, which stand there.
         let is_fork = self
             .state(thread)
             .and_then(|state| state.meta.as_ref()?.lineage)
             .is_some();
-        // Of an import they are taken in next.
-        let is_read = self.state(thread).and_then(|state| state.import) != Some(Import::Reading);
-        if foreign > 0 && !is_fork && is_read {
-            tracing::warn!(%thread, items = foreign, "the conversation went on elsewhere; that part is not shown");
+        let from = match (past.foreign, first_known) {
+            (Foreign::No, _) => return Ok(true),
+            (Foreign::AfterKnown, None) => return Ok(false),
+            (_, Some(first)) => first,
+            (Foreign::All, None) if is_fork => turns.len(),
+            (Foreign::All, None) => 0,
+        };
+        for turn in turns.iter().skip(from).filter(|turn| !turn.known) {
+            for event in &turn.events {
+                self.ingest(tx, thread, facts, event)?;
+            }
         }
-        self.resolve_delivery(tx, thread, facts, &ours, past)
+        Ok(true)
     }
 
     /// The attempt that sent a message, as the target of its turn's binding.
@@ -317,6 +374,51 @@ fn run_of(
             _ => None,
         },
     )
+}
+
+/// Whether a turn stands in the log: it does, or something of it.
+fn is_known(
+    tx: &LedgerTx<'_>,
+    agent: &str,
+    conversation: &NativeId,
+    turn: &PastTurn<'_>,
+) -> Result<bool, StoreError> {
+    let key = BindingKey::Turn {
+        thread: conversation.clone(),
+        turn: turn.id.clone(),
+    };
+    if tx.binding(agent, &key)?.is_some() {
+        return Ok(true);
+    }
+    for event in &turn.events {
+        if let ProviderEventKind::ItemClosed { item, .. } = &event.kind {
+            let key = BindingKey::Item {
+                thread: conversation.clone(),
+                item: item.clone(),
+            };
+            if tx.binding(agent, &key)?.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The newest message with these words of which it is not known whether it arrived.
+fn undelivered(
+    tx: &LedgerTx<'_>,
+    thread: ThreadId,
+    words: &str,
+) -> Result<Option<MessageId>, StoreError> {
+    for (_, message) in recent_messages(tx, thread)?.into_iter().rev() {
+        if let Some(Row::Message(row)) = tx.row(thread, RowKind::Message.key(message.as_bytes()))?
+            && row.delivery == Delivery::Unknown
+            && row.text.preview().trim() == words.trim()
+        {
+            return Ok(Some(message));
+        }
+    }
+    Ok(None)
 }
 
 /// Messages of ours in the history, with their turns.

@@ -7,7 +7,7 @@ mod commit;
 mod history;
 mod survived;
 
-pub(crate) use history::Past;
+pub(crate) use history::{Foreign, Past};
 
 use crate::{
     bindings::following,
@@ -89,6 +89,8 @@ pub(crate) struct Done {
 pub(crate) enum Reply {
     Outcome(Outcome),
     Written,
+    /// Nothing was written: more has to be read first.
+    Unmet,
     Verdict(escalation::Verdict),
     Kept(BlobHash),
     None,
@@ -109,6 +111,9 @@ impl Reply {
                 Self::Written,
             ) => {
                 let _ = reply.send(true);
+            }
+            (Job::History { reply, .. }, Self::Unmet) => {
+                let _ = reply.send(false);
             }
             (Job::KeepBlob { reply, .. }, Self::Kept(hash)) => {
                 let _ = reply.send(Ok(hash));
@@ -201,8 +206,8 @@ impl Work {
                 past,
                 ..
             } => {
-                self.take_history(tx, *thread, session, past)?;
-                Ok(Reply::Written)
+                let met = self.take_history(tx, *thread, session, past)?;
+                Ok(if met { Reply::Written } else { Reply::Unmet })
             }
             Job::TakeUp {
                 thread,

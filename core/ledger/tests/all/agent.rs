@@ -314,11 +314,15 @@ impl History for Script {
         turns: u32,
     ) -> BoxFuture<'_, Result<Vec<ProviderEvent>, OpenError>> {
         let state = self.state.lock().unwrap();
-        let events = state.history.clone().unwrap_or_default();
-        assert!(
-            events.len() <= turns as usize,
-            "one item a turn, no more than asked for"
-        );
+        let mut events = state.history.clone().unwrap_or_default();
+        let mut newest = Vec::new();
+        for event in events.iter().rev() {
+            if !newest.contains(&event.place.turn) {
+                newest.push(event.place.turn.clone());
+            }
+        }
+        newest.truncate(turns as usize);
+        events.retain(|event| newest.contains(&event.place.turn));
         Box::pin(async { Ok(events) })
     }
 

@@ -1,9 +1,11 @@
 //! Imports: a thread of a conversation that its agent had already.
 
-use crate::world::{PHONE, command_id, device, policy};
+use crate::world::{PHONE, World, command_id, device, policy};
 use pilothouse_domain::{
-    CapabilityFlag, CapabilityValue, Command, CommandBody, ConversationKey, EffectKind, Event,
-    Mode, Policy, Refusal, ThreadId, ThreadState,
+    CapabilityFlag, CapabilityValue, Command, CommandBody, ConversationKey, DispatchMode,
+    EffectKind, EffectOutcome, Event, Mode, Policy, Refusal, ThreadId, ThreadState,
+    provider::TurnStatus,
+    request::LostReason,
     state::Import,
     thread::{Actor, Selection},
 };
@@ -105,4 +107,66 @@ fn an_import_has_its_conversation_from_the_beginning_and_rests_only_when_it_is_r
     assert!(!state.rests());
     apply(&mut state, &Event::ImportEnded { error: None });
     assert!(state.rests());
+}
+
+/// A conversation that has begun, whose agent has ended.
+fn unloaded(tells: CapabilityValue) -> World {
+    let mut world = telling(tells);
+    world.running("first");
+    world.end_turn(TurnStatus::Completed);
+    world.thread.lose_runtime(LostReason::Stopped, "idle");
+    world.effects();
+    world
+}
+
+fn telling(tells: CapabilityValue) -> World {
+    let mut policy = policy(CapabilityValue::Yes, CapabilityValue::Yes);
+    for agent in policy.agents.values_mut() {
+        let flag = CapabilityFlag::ReadThreadSnapshot;
+        agent.capabilities.insert(flag, tells);
+    }
+    World::on(policy)
+}
+
+#[test]
+fn what_was_added_elsewhere_is_read_before_anything_is_said_in_a_conversation_that_is_loaded_anew()
+{
+    for dispatch in [
+        DispatchMode::StartImmediately,
+        DispatchMode::QueueAfterActive,
+    ] {
+        let mut world = unloaded(CapabilityValue::Yes);
+        world.say("second", dispatch).2.unwrap();
+        let [read] = &world.effects()[..] else {
+            panic!("one effect")
+        };
+        assert_eq!(read.kind, EffectKind::Import);
+        assert!(world.thread.state.active.is_none());
+        world.outcome(read, EffectOutcome::Acknowledged);
+        assert!(world.sent().is_some(), "and then it is said");
+    }
+}
+
+#[test]
+fn nothing_is_read_first_of_an_agent_that_cannot_tell_or_for_a_message_before_a_held_queue() {
+    for tells in [CapabilityValue::No, CapabilityValue::Unknown] {
+        let mut world = unloaded(tells);
+        world
+            .say("second", DispatchMode::StartImmediately)
+            .2
+            .unwrap();
+        assert!(world.sent().is_some());
+    }
+    let mut world = telling(CapabilityValue::Yes);
+    world.running("first");
+    world
+        .say("waits", DispatchMode::QueueAfterActive)
+        .2
+        .unwrap();
+    world.thread.lose_runtime(LostReason::AgentExited, "");
+    assert!(world.thread.state.held.is_some());
+    world.effects();
+    world.say("now", DispatchMode::StartImmediately).2.unwrap();
+    assert!(world.sent().is_some());
+    assert!(world.thread.state.held.is_some(), "the queue stays held");
 }

@@ -286,6 +286,10 @@ impl Telling {
             codec.turn = Some(turn.clone());
             let place = codec.place(None);
             event(out, place.clone(), ProviderEventKind::TurnStarted);
+            // It spoke to itself: a task in the background has ended.
+            if text_of(&said["origin"], "kind").as_deref() == Some("task-notification") {
+                return;
+            }
             let kind = ProviderEventKind::ItemClosed {
                 item: turn,
                 status: ItemStatus::Completed,
