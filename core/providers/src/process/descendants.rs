@@ -6,10 +6,8 @@
 //! are walked, which finds those that run with another environment. Out of reach is what does both, clears its environment and
 //! outlives an agent that somebody else killed; and, unless the host is root, what hides its environment from its own user.
 
-use rustix::{
-    fd::OwnedFd,
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
-};
+use super::held::Held;
+use rustix::process::Pid;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -34,19 +32,9 @@ pub(super) fn new_mark() -> String {
     )
 }
 
-/// A process, held so that its number cannot mean another one.
-pub(super) struct Held(OwnedFd);
-
-impl Held {
-    fn open(pid: u32) -> Option<Self> {
-        let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-        pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
-    }
-
-    /// SIGKILL; whether there was something to kill.
-    pub(super) fn kill(&self) -> bool {
-        pidfd_send_signal(&self.0, Signal::KILL).is_ok()
-    }
+fn hold(pid: u32) -> Option<Held> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    Held::open(pid).ok()
 }
 
 /// Every process but this one.
@@ -75,7 +63,7 @@ pub(super) fn kill_marked(mark: &str) -> usize {
         let mut left = false;
         for pid in all() {
             // Held first: what is then read is of the process that will be killed.
-            if let Some(held) = Held::open(pid)
+            if let Some(held) = hold(pid)
                 && is_marked(pid, &wanted)
                 && held.kill()
             {
@@ -109,7 +97,7 @@ pub(super) fn of(pid: u32) -> Vec<Held> {
         super::pid_file::parent(*child).is_some_and(|parent| reached.contains(&parent))
     };
     let held = reached[1..].iter().filter_map(|child| {
-        let held = Held::open(*child)?;
+        let held = hold(*child)?;
         is_child(child).then_some(held)
     });
     held.collect()

@@ -3,15 +3,12 @@
 //! secret that it takes, so that a host that starts again finds it ([`DetachedProcess::attach`]).
 
 use super::{
-    Exit, StderrRing, StopTimers, descendants, launch_redactor, lock, pid_file, send, spawn_with,
-    watch_exit,
+    Exit, StderrRing, StopTimers, descendants, held::Held, launch_redactor, lock, pid_file, send,
+    spawn_with, watch_exit,
 };
 use crate::contract::{Escalation, Launch, StartError};
 use pilothouse_domain::{AgentName, Incarnation};
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
-};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -224,7 +221,7 @@ impl DetachedProcess {
         let gone = || io::Error::new(io::ErrorKind::NotFound, "the agent's process has ended");
         let pid = pid_of(record.process.pid)?;
         // Held first: what is then compared is of the process that is watched.
-        let held = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
+        let held = Held::open(pid).map_err(|_| gone())?;
         if !record.is_alive() {
             return Err(gone());
         }
@@ -235,8 +232,7 @@ impl DetachedProcess {
         std::thread::Builder::new()
             .name("agent-exit".to_owned())
             .spawn(move || {
-                let mut waited = [PollFd::new(&held, PollFlags::IN)];
-                while let Err(rustix::io::Errno::INTR) = poll(&mut waited, None) {}
+                held.wait();
                 // It is another's child: once it is gone its number may be anybody's, so its group is left to the mark.
                 *lock(&still) = false;
                 descendants::kill_marked(&mark);

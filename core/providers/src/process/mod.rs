@@ -15,6 +15,7 @@ mod cpu;
 mod descendants;
 pub mod detached;
 mod exec;
+mod held;
 mod pid_file;
 mod redact;
 pub(crate) mod sandbox;
