@@ -103,8 +103,8 @@ impl ClaudeAdapter {
         let mut process = None;
         if let Some(session) = resume {
             if is_uuid(session.as_str()) {
-                let conversation = Conversation::Resumed(&session);
-                let started = starting.process(conversation, may_bypass, 0, events.clone());
+                let conversation = Conversation::Resumed(session.clone());
+                let started = starting.process(&conversation, may_bypass, 0, events.clone());
                 process = match started.await {
                     Ok(process) => Some(process),
                     Err(Failed::NoConversation) => None,
@@ -118,9 +118,9 @@ impl ClaudeAdapter {
             Some(process) => process,
             None => {
                 let session = NativeId(uuid(*starting.launch.incarnation.as_bytes()));
-                let conversation = Conversation::New(&session);
+                let conversation = Conversation::New(session);
                 starting
-                    .process(conversation, may_bypass, 1, events.clone())
+                    .process(&conversation, may_bypass, 1, events.clone())
                     .await
                     .map_err(|failed| starting.error(failed))?
             }
@@ -215,7 +215,7 @@ impl ClaudeRuntime {
     /// of these conversations that is there.
     pub(super) async fn replace(
         &self,
-        conversations: &[Conversation<'_>],
+        conversations: &[Conversation],
         may_bypass: bool,
     ) -> Result<(), Failed> {
         let Some(events) = self.events.upgrade() else {
@@ -224,7 +224,7 @@ impl ClaudeRuntime {
         // Both would write the same conversation, and the file with the process id holds one.
         self.process().retire().await;
         let mut failed = Failed::NoConversation;
-        for &conversation in conversations {
+        for conversation in conversations {
             let generation = self.generation.fetch_add(1, Ordering::Relaxed);
             match self
                 .starting
@@ -261,9 +261,11 @@ impl ClaudeRuntime {
     async fn select(&self, selection: &Selection) -> Result<(), CallError> {
         let process = self.process();
         if needs_bypass(selection.mode) && !process.may_bypass {
-            let serves = process.serves.clone();
-            // One that has seen no message is not there to be taken up.
-            let conversations = [Conversation::Resumed(&serves), Conversation::New(&serves)];
+            // One that has seen no message is not there to be taken up: it is begun again, as a copy if it was to be one.
+            let conversations = [
+                Conversation::Resumed(process.serves.clone()),
+                process.began.clone(),
+            ];
             self.replace(&conversations, true)
                 .await
                 .map_err(|failed| CallError::Refused {

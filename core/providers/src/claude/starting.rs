@@ -48,38 +48,43 @@ const ALLOW_BYPASS: &str = "--allow-dangerously-skip-permissions";
 const BATCHES: usize = 16;
 
 /// Which conversation a process is to serve.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Conversation<'c> {
+#[derive(Debug, Clone)]
+pub(super) enum Conversation {
     /// A new one of that id.
-    New(&'c NativeId),
+    New(NativeId),
     /// One that is there.
-    Resumed(&'c NativeId),
+    Resumed(NativeId),
     /// A copy of one that is there, under an id of its own.
     Forked {
-        source: &'c NativeId,
-        copy: &'c NativeId,
+        source: NativeId,
+        copy: NativeId,
+        /// Its last entry that the copy is to hold; all of them without.
+        through: Option<String>,
     },
 }
 
-impl<'c> Conversation<'c> {
+impl Conversation {
     /// What the process will serve.
-    fn serves(self) -> &'c NativeId {
+    fn serves(&self) -> &NativeId {
         match self {
             Self::New(id) | Self::Resumed(id) | Self::Forked { copy: id, .. } => id,
         }
     }
 
-    fn arguments(self) -> Vec<&'c str> {
+    fn arguments(&self) -> Vec<&str> {
         match self {
             Self::New(id) => vec!["--session-id", id.as_str()],
             Self::Resumed(id) => vec!["--resume", id.as_str()],
-            Self::Forked { source, copy } => vec![
-                "--resume",
-                source.as_str(),
-                "--fork-session",
-                "--session-id",
-                copy.as_str(),
-            ],
+            Self::Forked {
+                source,
+                copy,
+                through,
+            } => {
+                let mut words = vec!["--resume", source.as_str(), "--fork-session"];
+                words.extend(["--session-id", copy.as_str()]);
+                words.extend(through.iter().flat_map(|at| ["--resume-session-at", at]));
+                words
+            }
         }
     }
 }
@@ -99,6 +104,8 @@ pub(super) struct Process {
     pub(super) may_bypass: bool,
     /// The conversation that it serves.
     pub(super) serves: NativeId,
+    /// How it came by that: until something is said in it, it is on no disk.
+    pub(super) began: Conversation,
     /// Passes its events on. One that another takes the place of ends without a word.
     relay: JoinHandle<()>,
 }
@@ -130,7 +137,7 @@ impl Starting {
     /// Starts a process and takes its handshake. `generation` counts the processes of this life of the agent.
     pub(super) async fn process(
         &self,
-        conversation: Conversation<'_>,
+        conversation: &Conversation,
         may_bypass: bool,
         generation: u32,
         events: EventSender,
@@ -167,6 +174,7 @@ impl Starting {
             hello: Hello::default(),
             may_bypass,
             serves,
+            began: conversation.clone(),
             relay,
         };
         match process.handshake(&self.deadlines).await {

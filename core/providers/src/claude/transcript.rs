@@ -180,6 +180,20 @@ impl Branch {
         self.entries.iter().any(|(known, _)| known == id.as_str())
     }
 
+    /// The last entry of a turn.
+    pub(super) fn end_of(&self, turn: &NativeId) -> Option<String> {
+        let prompts = |said: &Option<Value>| said.as_ref().is_some_and(is_prompt);
+        let begins = self
+            .entries
+            .iter()
+            .position(|(id, _)| id == turn.as_str())?;
+        let held = self.entries[begins + 1..]
+            .iter()
+            .take_while(|(_, said)| !prompts(said));
+        let last = held.filter(|(_, said)| said.is_some()).last();
+        last.map(|(id, _)| id.clone())
+    }
+
     /// The last message of a person.
     pub(super) fn last_prompt(&self) -> Option<NativeId> {
         let mut prompts = self.entries.iter().rev();

@@ -27,26 +27,34 @@ impl ClaudeRuntime {
             let error = refused(ErrorCode::Agent, message);
             Err(OpenError::Refused { error })
         };
-        if !fork.whole {
-            return refuse(
-                "Claude Code copies conversations only as a whole; fork from the last run, or start a new thread",
-            );
-        }
         if !is_uuid(fork.source.as_str()) {
             return Err(OpenError::NotFound {
                 thread: fork.source,
             });
         }
+        let through = match &fork.through {
+            Some(turn) if !fork.whole => {
+                let branch = self.files.branch(&fork.source).await;
+                let Some(end) = branch.and_then(|branch| branch.end_of(turn)) else {
+                    return refuse(
+                        "Claude Code's conversation does not hold that turn any more; fork from a later run",
+                    );
+                };
+                Some(end)
+            }
+            _ if fork.whole => None,
+            _ => return refuse("it is not known which turn the copy is to end with"),
+        };
         let _beginning = self.beginning.lock().await;
         let process = self.process();
         if lock(&process.session.codec).is_busy() {
             return refuse("a turn goes on in this process; a copy needs one of its own");
         }
         let may_bypass = process.may_bypass || needs_bypass(fork.selection.mode);
-        let copy = self.fresh_id();
         let conversation = Conversation::Forked {
-            source: &fork.source,
-            copy: &copy,
+            source: fork.source.clone(),
+            copy: self.fresh_id(),
+            through,
         };
         match self.replace(&[conversation], may_bypass).await {
             Ok(()) => self.selected(&fork.selection).await,

@@ -276,7 +276,7 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
     (
         ForkThread,
         "claude",
-        "a_conversation_is_copied_whole_and_the_other_stays_as_it_was",
+        "a_conversation_is_copied_whole_or_up_to_a_turn_and_the_other_stays_as_it_was",
     ),
     (
         ForkThread,
@@ -292,6 +292,11 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         ForkFromTurn,
         "codex",
         "a_copy_holds_what_was_said_up_to_its_turn_and_goes_its_own_way",
+    ),
+    (
+        ForkFromTurn,
+        "claude",
+        "a_conversation_is_copied_whole_or_up_to_a_turn_and_the_other_stays_as_it_was",
     ),
     (
         ForkFromTurn,

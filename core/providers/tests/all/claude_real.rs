@@ -380,43 +380,57 @@ fn may_bypass(world: &World) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_is_copied_whole_and_the_other_stays_as_it_was() {
+async fn a_conversation_is_copied_whole_or_up_to_a_turn_and_the_other_stays_as_it_was() {
     use pilothouse_providers::contract::ForkThread;
-    let mut world = World::start(json!({"go": [say("First.")], "next": [say("Second.")]})).await;
+    let script = json!({
+        "go": [run("touch made.txt"), say("First.")], "then": [say("Then.")], "next": [say("Second.")],
+    });
+    let mut world = World::start(script).await;
     let source = world.open(None).await;
-    world.send(&source, "[[script:go]] [[id:before]]").await;
+    let before = world.send(&source, "[[script:go]] [[id:before]]").await;
+    let asked = world.request().await;
+    world.choose(&asked, "allow").await;
+    world.turn_end().await;
+    world.send(&source, "[[script:then]] [[id:after]]").await;
     world.turn_end().await;
     let first = world.runtime.clone();
-    world.restart(None).await;
     let (cwd, selection) = (world.workspace(), world.selection.clone());
-    let fork = |source: &NativeId, whole| ForkThread {
+    let fork = |source: &NativeId, through: Option<NativeId>, whole| ForkThread {
         source: source.clone(),
-        through: None,
+        through,
         whole,
         cwd: cwd.clone(),
         selection: selection.clone(),
     };
-    let forking = world.runtime.forking().unwrap();
-    let part = forking.fork(fork(&source, false)).await;
-    assert!(matches!(part, Err(OpenError::Refused { .. })), "{part:?}");
-    let copy = forking.fork(fork(&source, true)).await.unwrap();
-    assert_ne!(copy, source);
-    world.send(&copy, "[[script:next]]").await;
-    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
-    let told = world.told();
-    let asked = told.lines().find(|line| line.contains("script:next"));
-    assert!(
-        asked.is_some_and(|line| line.contains(r#""before":1"#)),
-        "the copy holds what was said: {told}"
-    );
+    for (through, holds) in [(None, [1, 1]), (Some(before), [1, 0])] {
+        world.restart(None).await;
+        let whole = through.is_none();
+        let forking = world.runtime.forking().unwrap();
+        let copy = forking.fork(fork(&source, through, whole)).await.unwrap();
+        assert_ne!(copy, source);
+        world.send(&copy, "[[script:next]]").await;
+        assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+        let told = world.told();
+        let asked = told.lines().rfind(|line| line.contains("script:next"));
+        let marks = [("before", holds[0]), ("after", holds[1])];
+        for (mark, times) in marks {
+            assert!(
+                asked.is_some_and(|line| line.contains(&format!(r#""{mark}":1"#)) == (times == 1)),
+                "{mark} stands {times} times in what the copy holds: {told}"
+            );
+        }
+    }
     assert!(first.process_id().is_some(), "the other goes on");
+    world.restart(None).await;
+    let forking = world.runtime.forking().unwrap();
+    let other = NativeId::from("1fed0e9e-7458-420d-8435-de291109b930");
+    let unknown = forking.fork(fork(&source, Some(other), false)).await;
+    assert!(
+        matches!(unknown, Err(OpenError::Refused { .. })),
+        "{unknown:?}"
+    );
     let gone = NativeId::from("8fed0e9e-7458-420d-8435-de291109b930");
-    let missing = world
-        .runtime
-        .forking()
-        .unwrap()
-        .fork(fork(&gone, true))
-        .await;
+    let missing = forking.fork(fork(&gone, None, true)).await;
     assert_eq!(missing, Err(OpenError::NotFound { thread: gone }));
     world
         .until("its end", |event| {
@@ -524,4 +538,33 @@ async fn what_cannot_be_started_says_why() {
         panic!("a program that ends is no agent")
     };
     assert!(stderr.contains("broken"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_stays_one_when_its_first_message_is_for_another_process() {
+    use pilothouse_providers::contract::ForkThread;
+    let script = json!({"go": [say("First.")], "next": [say("Second.")]});
+    let mut world = World::start(script).await;
+    let source = world.open(None).await;
+    world.send(&source, "[[script:go]] [[id:before]]").await;
+    world.turn_end().await;
+    world.restart(None).await;
+    let fork = ForkThread {
+        source,
+        through: None,
+        whole: true,
+        cwd: world.workspace(),
+        selection: world.selection.clone(),
+    };
+    let copy = world.runtime.forking().unwrap().fork(fork).await.unwrap();
+    // Only a process that was started for it lifts the checks; nothing of the copy is on disk yet.
+    world.selection.mode = Mode::FullAccess;
+    world.send(&copy, "[[script:next]]").await;
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    let told = world.told();
+    let asked = told.lines().rfind(|line| line.contains("script:next"));
+    assert!(
+        asked.is_some_and(|line| line.contains(r#""before":1"#)),
+        "{told}"
+    );
 }
