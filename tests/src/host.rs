@@ -1,7 +1,7 @@
 //! The real `pilothouse host`, as a process with a state directory of its own.
 
 use crate::process::Process;
-use pilothouse_domain::{CommandId, Digest, HostId, Outcome, ThreadId};
+use pilothouse_domain::{CommandId, Digest, HostId, Outcome, Row, ThreadId, TurnItem};
 use pilothouse_store::{LedgerReader, StoreError};
 use pilothouse_wire::offer::PairingOffer;
 use serde_json::Value;
@@ -236,11 +236,40 @@ impl Host {
         })
     }
 
+    /// What agents did without asking, though their threads' modes are to ask: with each thread, in the order of its log.
+    pub fn unasked(&self) -> Vec<(ThreadId, TurnItem)> {
+        self.ledger(|ledger| {
+            let mut found = Vec::new();
+            for thread in ledger.threads()? {
+                found.extend(
+                    ledger
+                        .all_rows(thread)?
+                        .into_iter()
+                        .filter_map(|row| match row {
+                            Row::Item(item) if item.anomaly.is_some() => Some((thread, item)),
+                            _ => None,
+                        }),
+                );
+            }
+            Ok(found)
+        })
+    }
+
+    /// As [`Host::verify_logs`]; and no agent did anything without asking that it had to ask before.
+    ///
+    /// # Panics
+    /// Something differs, or something is taken for an anomaly.
+    pub fn verify(&self) {
+        self.verify_logs();
+        let unasked = self.unasked();
+        assert!(unasked.is_empty(), "taken for unasked: {unasked:#?}");
+    }
+
     /// Replays every thread's log, checks its chain, and compares state, rows and summary with what was kept.
     ///
     /// # Panics
     /// Something differs.
-    pub fn verify(&self) {
+    pub fn verify_logs(&self) {
         let threads = self.ledger(|ledger| ledger.threads());
         assert!(!threads.is_empty(), "there is nothing to verify");
         let reader =

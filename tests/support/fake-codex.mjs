@@ -18,6 +18,7 @@
 //   double-end        ends its turn twice, with different statuses, and sends an item of it afterwards
 //   asks              asks for a command and answers when it got a decision; each decision goes to FILE
 //   withdraws         asks for a command and takes the question back when FILE exists, then ends the turn when FILE.end does
+//   edits             writes `unasked.txt` into its workspace and says so, without having asked
 //   asks-and-exits    asks for a command and exits when FILE exists
 //   asks-many         says a word and asks for a command, as often as the prompt's [[n:COUNT]] says; the Unix time, ms, of each
 //                     question and of its answer goes to FILE
@@ -220,6 +221,14 @@ const TURNS = {
     fs.appendFileSync(file, `${JSON.stringify(answer.result ?? answer.error)}\n`);
     resolved(turn);
     item(turn, command(turn, answer.result?.decision === 'accept' ? 'completed' : 'declined'), { open: false });
+    await TURNS.ok(turn);
+  },
+  async edits(turn) {
+    fs.writeFileSync(`${turn.cwd}/unasked.txt`, 'nobody was asked\n');
+    const changes = [{ path: `${turn.cwd}/unasked.txt`, kind: { type: 'add' }, diff: 'nobody was asked\n' }];
+    const value = { type: 'fileChange', id: fresh('call'), changes };
+    item(turn, { ...value, status: 'inProgress' }, { close: false });
+    item(turn, { ...value, status: 'completed' }, { open: false });
     await TURNS.ok(turn);
   },
   async withdraws(turn) {

@@ -82,6 +82,7 @@ fn row(numbers: &mut Numbers, next: &mut u64) -> TimelineRow {
         },
         opened_at_ms: 0,
         closed_at_ms: None,
+        anomaly: None,
         pending: false,
         delivery: None,
     }

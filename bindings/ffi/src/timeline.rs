@@ -3,7 +3,7 @@
 use pilothouse_domain::Position;
 use pilothouse_domain::{
     BlobHash, ItemId, ItemStatus, MessageId, NodeId, RequestId, RequestStatus, RunId, ThreadId,
-    item::{FileAction, TodoEntry},
+    item::{Anomaly, FileAction, TodoEntry},
     request::RequestKind,
     run::ErrorCode,
     thread::{Attachment, Delivery},
@@ -17,6 +17,13 @@ pub struct Position {
     pub run: u32,
     /// Grows over the whole thread.
     pub arrival: u64,
+}
+
+/// Something an agent should not have done.
+#[uniffi::remote(Enum)]
+pub enum Anomaly {
+    /// It was done without asking, though the thread's mode is to ask for such things and nobody granted it.
+    Unasked,
 }
 
 /// An entry of a timeline.
@@ -40,6 +47,8 @@ pub struct TimelineRow {
     pub opened_at_ms: u64,
     /// Host time it was closed, Unix ms.
     pub closed_at_ms: Option<u64>,
+    /// What its person should know of it, found by the host.
+    pub anomaly: Option<Anomaly>,
     /// Whether it is only predicted.
     pub pending: bool,
     /// How far a message of a person got; `Saved` while it is in the outbox.

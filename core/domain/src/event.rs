@@ -6,7 +6,7 @@ use crate::{
     RunStatus, RuntimeRequest, SessionId, ThreadId, TransferId, TurnItem, WorkspaceId,
     capability::Capabilities,
     command::{Notice, Scope},
-    item::Body,
+    item::{Anomaly, Body},
     provider::{
         AccountLimit, OfferedModel, ProviderSession, ProviderThread, ProviderThreadStatus,
         SessionStatus, TurnEnd,
@@ -424,6 +424,17 @@ pub enum Event {
         /// What.
         notice: Notice,
     },
+    /// An agent did something without the request that its thread's mode demands (docs/decisions/024).
+    #[serde(rename = "anomaly.found")]
+    AnomalyFound {
+        /// What it did.
+        item: ItemId,
+        /// What is wrong with it.
+        anomaly: Anomaly,
+        /// An earlier version goes on without it.
+        #[serde(default)]
+        skippable: Skippable,
+    },
     /// Ingest failed on a frame; the log goes on (DESIGN section 4).
     #[serde(rename = "frame.unreadable")]
     FrameUnreadable {
@@ -448,6 +459,23 @@ pub enum Event {
         /// The device.
         device: DeviceId,
     },
+}
+
+/// Marks an event that a version which does not know it may skip: always `true` in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub struct Skippable;
+
+impl From<bool> for Skippable {
+    fn from(_: bool) -> Self {
+        Self
+    }
+}
+
+impl From<Skippable> for bool {
+    fn from(_: Skippable) -> Self {
+        true
+    }
 }
 
 /// What came of taking back runs.

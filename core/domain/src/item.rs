@@ -27,6 +27,17 @@ pub struct TurnItem {
     /// Host time it was closed, Unix ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_at_ms: Option<u64>,
+    /// What its person should know of it, found by the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomaly: Option<Anomaly>,
+}
+
+/// Something an agent should not have done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Anomaly {
+    /// It was done without asking, though the thread's mode is to ask for such things and nobody granted it.
+    Unasked,
 }
 
 /// Run ordinal, then arrival in the thread: late items of an old run stay in that run.

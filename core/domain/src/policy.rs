@@ -34,6 +34,64 @@ impl Mode {
     }
 }
 
+/// Before what an agent has to ask, in each mode, as its family is started and told here. What is not named is not judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Contract {
+    /// In [`Mode::ReadOnly`], where nothing of it may happen at all.
+    pub read_only: MustAsk,
+    /// In [`Mode::Ask`].
+    pub ask: MustAsk,
+    /// In [`Mode::AutoEdit`].
+    pub auto_edit: MustAsk,
+    /// Names of directories whose files are the agent's own: it writes them without asking, in every mode.
+    pub own_files: &'static [&'static str],
+}
+
+/// Before what an agent has to ask in a mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MustAsk {
+    /// Before every command.
+    pub commands: bool,
+    /// Before every change to a file.
+    pub changes: bool,
+}
+
+impl MustAsk {
+    /// Before both.
+    pub const BOTH: Self = Self {
+        commands: true,
+        changes: true,
+    };
+    /// Before commands alone.
+    pub const COMMANDS: Self = Self {
+        commands: true,
+        changes: false,
+    };
+    /// Before changes alone.
+    pub const CHANGES: Self = Self {
+        commands: false,
+        changes: true,
+    };
+}
+
+impl Contract {
+    /// What it says of a mode. Who chose full access is asked nothing.
+    pub fn of(&self, mode: Mode) -> MustAsk {
+        match mode {
+            Mode::ReadOnly => self.read_only,
+            Mode::Ask => self.ask,
+            Mode::AutoEdit => self.auto_edit,
+            Mode::FullAccess => MustAsk::default(),
+        }
+    }
+
+    /// Whether a file is the agent's own.
+    pub fn is_own(&self, path: &str) -> bool {
+        path.split(['/', '\\'])
+            .any(|part| self.own_files.contains(&part))
+    }
+}
+
 /// In what an agent runs that does not ask before it acts (DESIGN section 6): such a one starts in nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

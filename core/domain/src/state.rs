@@ -130,6 +130,9 @@ pub struct ActiveRun {
     pub answered: bool,
     /// How the turn ended, while the completion barrier closes what is open.
     pub barrier: Option<Barrier>,
+    /// Whether somebody chose another mode since it began: which one its turn works in is then not certain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mode_changed: bool,
 }
 
 /// A turn's end, waiting for the completion barrier.

@@ -442,7 +442,8 @@ fn is_urgent(event: &Event) -> bool {
         | Event::RunEnded { .. }
         | Event::RunStarted { .. }
         | Event::InterruptRequested { .. }
-        | Event::NoticeRaised { .. } => true,
+        | Event::NoticeRaised { .. }
+        | Event::AnomalyFound { .. } => true,
         Event::ItemClosed { status, .. } => *status == ItemStatus::Failed,
         _ => false,
     }

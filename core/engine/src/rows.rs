@@ -5,7 +5,7 @@ use pilothouse_domain::{
     ItemStatus, MessageId, Mode, NodeId, Position, RequestId, RunId, RunStatus, Scope, ThreadId,
     ThreadSummary, WorkspaceId,
     event::HoldReason,
-    item::{FileAction, TodoEntry},
+    item::{Anomaly, FileAction, TodoEntry},
     policy::Sandbox,
     provider::AccountLimit,
     request::{Answer, Question, RequestKind, RequestOption, RiskHint},
@@ -152,6 +152,8 @@ pub struct TimelineRow {
     pub opened_at_ms: u64,
     /// Host time it was closed, Unix ms.
     pub closed_at_ms: Option<u64>,
+    /// What its person should know of it, found by the host.
+    pub anomaly: Option<Anomaly>,
     /// Whether it is only predicted.
     pub pending: bool,
     /// How far a message of a person got: `Saved` while it is in the outbox; of one that stands in the log only what went

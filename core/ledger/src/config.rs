@@ -1,6 +1,8 @@
 //! What a ledger is opened with, and what can go wrong with it.
 
-use pilothouse_domain::{AgentName, ContentHash, DeviceId, Policy, Scope, WorkspaceId};
+use pilothouse_domain::{
+    AgentName, ContentHash, DeviceId, Policy, Scope, WorkspaceId, policy::Contract,
+};
 use pilothouse_providers::contract::ProviderAdapter;
 use pilothouse_store::StoreError;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
@@ -43,6 +45,13 @@ pub struct AgentSpec {
     pub modes: BTreeMap<pilothouse_domain::Mode, String>,
     /// Working directory of its process; the workspace if `None`.
     pub cwd: Option<PathBuf>,
+}
+
+impl AgentSpec {
+    /// Before what it has to ask, as it is configured.
+    pub(crate) fn contract(&self) -> Contract {
+        self.adapter.contract(&self.env, &self.modes)
+    }
 }
 
 /// The host's wall clock, a parameter so that tests can set it.

@@ -220,6 +220,7 @@ mod tests {
                 family: "test",
                 incarnation: Incarnation::default(),
                 elsewhere: false,
+                contract: Default::default(),
             };
             let jobs_of = keep.downgrade();
             tokio::spawn(

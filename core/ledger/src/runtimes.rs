@@ -10,7 +10,7 @@ use crate::{
 use futures_util::future::join_all;
 use pilothouse_domain::{
     AgentName, Incarnation, NativeId, ProviderEvent, ProviderEventKind, ThreadId, WorkspaceId,
-    provider_event::NativePlace,
+    policy::Contract, provider_event::NativePlace,
 };
 use pilothouse_providers::contract::{
     AgentRuntime, EventSender, Launch, OpenThread, ProcessSharing, StartError,
@@ -46,6 +46,8 @@ pub(crate) struct SessionFacts {
     pub(crate) incarnation: Incarnation,
     /// What ends is a connection, not the agent.
     pub(crate) elsewhere: bool,
+    /// Before what it has to ask.
+    pub(crate) contract: Contract,
 }
 
 /// A running agent process.
@@ -208,14 +210,13 @@ impl Runtimes {
         if let Some(found) = self.table.lock().await.running.get(&key) {
             return Ok(Arc::clone(found));
         }
+        let spec = self.agents.get(agent);
         let facts = SessionFacts {
             agent: agent.clone(),
             family: self.family(agent),
             incarnation: random_incarnation(agent)?,
-            elsewhere: self
-                .agents
-                .get(agent)
-                .is_some_and(|spec| spec.adapter.runs_elsewhere()),
+            elsewhere: spec.is_some_and(|spec| spec.adapter.runs_elsewhere()),
+            contract: spec.map(AgentSpec::contract).unwrap_or_default(),
         };
         self.begin(key, &facts, opens, None).await
     }

@@ -104,6 +104,7 @@ pub(crate) fn find(pid_dir: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> V
                         family: spec.adapter.family(),
                         incarnation: record.incarnation,
                         elsewhere: false,
+                        contract: spec.contract(),
                     },
                     record: path.clone(),
                     threads: Vec::new(),
@@ -120,7 +121,8 @@ pub(crate) fn find(pid_dir: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> V
 /// An agent that an earlier life was connected with, if it is still configured.
 fn noted(path: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> Option<Survivor> {
     let note = Note::read(path)?;
-    let adapter = &agents.get(&note.agent)?.adapter;
+    let spec = agents.get(&note.agent)?;
+    let adapter = &spec.adapter;
     let fits = adapter.runs_elsewhere() && adapter.family() == note.family;
     fits.then(|| Survivor {
         facts: SessionFacts {
@@ -128,6 +130,7 @@ fn noted(path: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> Option<Survivo
             family: adapter.family(),
             incarnation: note.incarnation,
             elsewhere: true,
+            contract: spec.contract(),
         },
         record: path.to_owned(),
         threads: Vec::new(),

@@ -54,6 +54,9 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         }
         Event::ThreadSelected { selection, .. } => {
             if let Some(meta) = &mut state.meta {
+                if let Some(active) = &mut state.active {
+                    active.mode_changed |= meta.selection.mode != selection.mode;
+                }
                 meta.selection = selection.clone();
             }
         }
@@ -129,6 +132,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
                 steering: Vec::new(),
                 answered: false,
                 barrier: None,
+                mode_changed: false,
             });
         }
         Event::RunStatusChanged {
@@ -477,6 +481,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         | Event::UsageRecorded { .. }
         | Event::TurnEnded { .. }
         | Event::NoticeRaised { .. }
+        | Event::AnomalyFound { .. }
         | Event::FrameUnreadable { .. }
         | Event::DevicePaired { .. }
         | Event::DeviceRevoked { .. } => {}

@@ -134,6 +134,7 @@ impl<'a> Draft<'a> {
             content,
             opened_at_ms: 0,
             closed_at_ms: None,
+            anomaly: None,
         };
         self.emit(Event::ItemOpened { item });
     }

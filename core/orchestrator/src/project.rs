@@ -46,6 +46,9 @@ pub fn project(rows: &mut dyn Rows, state_before: &ThreadState, host_time_ms: u6
         | Event::ItemUpdated { .. }
         | Event::ItemClosed { .. }
         | Event::ItemBackground { .. } => at.item_event(event),
+        Event::AnomalyFound { item, anomaly, .. } => {
+            at.item(*item, |row| row.anomaly = Some(*anomaly));
+        }
         Event::NodeOpened { node } => at.rows.put(Row::Node(node.clone())),
         Event::NodeStatusChanged { node, status } => at.node(*node, |row| row.status = *status),
         Event::RequestOpened { .. }

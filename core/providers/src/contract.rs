@@ -6,7 +6,7 @@
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Answer, Capabilities, Incarnation, Mode, NativeId, ProviderEvent, Subject,
-    policy::Sandbox,
+    policy::{Contract, Sandbox},
     provider::OfferedModel,
     request::{AnswerDelivery, RequestKind},
     run::RunError,
@@ -37,6 +37,12 @@ pub trait ProviderAdapter: Send + Sync + 'static {
     fn modes(&self) -> Vec<Mode>;
     /// How many app threads one process serves.
     fn sharing(&self) -> ProcessSharing;
+    /// Before what its agents have to ask, with this environment and these modes configured. What was not measured is not
+    /// demanded.
+    fn contract(&self, env: &BTreeMap<String, String>, modes: &BTreeMap<Mode, String>) -> Contract {
+        let _ = (env, modes);
+        Contract::default()
+    }
     /// Whether its processes outlive the host and can be taken up again ([`Self::attach`]).
     fn outlives_host(&self) -> bool {
         false

@@ -30,5 +30,6 @@ mod replayed;
 mod stories;
 mod streaming;
 mod two_devices;
+mod unasked;
 mod whole;
 mod whole_others;

@@ -52,6 +52,7 @@ pub(crate) fn row_of(
         text,
         opened_at_ms: item.opened_at_ms,
         closed_at_ms: item.closed_at_ms,
+        anomaly: item.anomaly,
         pending: false,
         delivery: None,
     }
@@ -90,6 +91,7 @@ pub(crate) fn asked_row(item: &TurnItem, request: &RuntimeRequest) -> TimelineRo
         text: RowText::default(),
         opened_at_ms: request.opened_at_ms,
         closed_at_ms: None,
+        anomaly: None,
         pending: false,
         delivery: None,
     }
@@ -307,6 +309,7 @@ pub(crate) fn message_row(
         text: text_of(text),
         opened_at_ms: 0,
         closed_at_ms: None,
+        anomaly: None,
         pending: true,
         delivery: Some(delivery),
     }

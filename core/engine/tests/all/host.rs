@@ -398,6 +398,7 @@ pub(crate) fn item(number: u64, status: ItemStatus, content: ItemContent) -> Tur
         content,
         opened_at_ms: 0,
         closed_at_ms: None,
+        anomaly: None,
     }
 }
 

@@ -176,6 +176,7 @@ impl Work {
             session: SessionId::from_bytes(id),
             incarnation: facts.incarnation,
             host_time_ms: self.clock.now_ms(),
+            contract: facts.contract,
         }
     }
 

@@ -8,6 +8,7 @@ use pilothouse_domain::{
     ProviderEvent, ProviderEventKind, ProviderTurnId, Row, RunId, ThreadId,
     binding::{Binding, BindingKey, BindingTarget},
     item::Position,
+    policy::Contract,
     row::RowKind,
     run::{ErrorCode, RunAttempt, RunError},
     thread::Delivery,
@@ -94,6 +95,11 @@ impl Work {
         past: &Past,
     ) -> Result<bool, StoreError> {
         self.load(tx, thread)?;
+        // Whether what is read back was asked for was not seen here.
+        let facts = &SessionFacts {
+            contract: Contract::default(),
+            ..facts.clone()
+        };
         let agent = facts.agent.as_str();
         let turn_key = |turn: &NativeId| BindingKey::Turn {
             thread: past.conversation.clone(),

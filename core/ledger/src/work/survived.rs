@@ -10,6 +10,7 @@ use crate::{
 use pilothouse_domain::{
     Incarnation, MessageId, NativeId, ProviderEvent, ProviderEventKind, ThreadId,
     binding::{BindingKey, BindingTarget},
+    policy::Contract,
     provider_event::{NativePlace, Resolution},
     request::LostReason,
 };
@@ -76,10 +77,15 @@ impl Work {
             let detail = "the host was restarted, and its conversation could not be taken up again";
             return self.thread_lost(tx, thread, LostReason::HostRestarted, detail);
         };
+        // Whether what is read back was asked for was not seen here.
+        let read_back = &SessionFacts {
+            contract: Contract::default(),
+            ..facts.clone()
+        };
         if let Some(turn) = self.own_turn(tx, thread, facts, &past.conversation, &past.events)? {
             let of_turn = |event: &&ProviderEvent| event.place.turn.as_ref() == Some(&turn);
             for event in past.events.iter().filter(of_turn) {
-                self.ingest(tx, thread, facts, event)?;
+                self.ingest(tx, thread, read_back, event)?;
             }
         }
         self.take_history(tx, thread, facts, past)?;

@@ -222,7 +222,8 @@ impl Ingesting<'_> {
             let id = self.mint.mint();
             self.bind_item(key, id, spot, None, Some(mark(status, content)));
             let content = self.with_plan(id, spot, content.clone());
-            self.open_item(id, spot, content, status);
+            self.open_item(id, spot, content.clone(), status);
+            self.judge(id, spot, status, &content);
             return;
         };
         if bound.message.is_some() {
@@ -242,6 +243,7 @@ impl Ingesting<'_> {
             streamed: None,
         });
         self.changes_changed(bound.item, &merged);
+        self.judge(bound.item, bound.spot, status, &merged);
         self.bind_item(key, bound.item, bound.spot, None, Some(mark));
     }
 

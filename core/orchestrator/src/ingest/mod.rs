@@ -11,6 +11,7 @@ mod outcome;
 mod requests;
 mod transfers;
 mod turns;
+mod unasked;
 
 pub use loss::runtime_lost;
 pub use outcome::ingest_outcome;
@@ -24,6 +25,7 @@ use pilothouse_domain::{
     command::{Notice, NoticeKind},
     ids::IdMint,
     item::Body,
+    policy::Contract,
     provider::{ProviderSession, SessionStatus},
     provider_event::NativePlace,
     row::RowKind,
@@ -46,6 +48,8 @@ pub struct SessionContext {
     pub incarnation: Incarnation,
     /// The host's clock, Unix ms. Facts do not depend on it; `project` gets the entry's own.
     pub host_time_ms: u64,
+    /// Before what it has to ask; nothing for what is read back, where nobody saw here how it came about.
+    pub contract: Contract,
 }
 
 /// Turns something an agent did into facts. May give nothing; never fails.
@@ -133,6 +137,9 @@ impl<'a> Ingesting<'a> {
     }
 
     fn emit(&mut self, event: Event) {
+        if let Event::RequestClosed { request, status } = &event {
+            self.note_grant(*request, status);
+        }
         self.draft.emit(event);
     }
 
@@ -362,6 +369,7 @@ impl<'a> Ingesting<'a> {
                 content,
                 opened_at_ms: 0,
                 closed_at_ms: None,
+                anomaly: None,
             },
         });
         if late {

@@ -96,6 +96,7 @@ impl Ingesting<'_> {
         }
         let request: RequestId = self.mint.mint();
         let node = spot.map_or_else(|| self.mint.mint::<NodeId>(), |spot| spot.node);
+        self.note_asked(spot, item, request, kind);
         let item = item.or_else(|| self.marker(spot, request, kind));
         let assessment = assess(kind, &subject, unknown_fields);
         let incarnation = self.session.map(|s| s.incarnation).unwrap_or_default();

@@ -23,5 +23,6 @@ mod properties;
 mod sandboxes;
 mod selecting;
 mod steering;
+mod unasked;
 mod whole;
 mod world;

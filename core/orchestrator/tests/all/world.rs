@@ -110,6 +110,7 @@ impl World {
                 session: SessionId::from_bytes([3; 16]),
                 incarnation: Incarnation::from_bytes([4; 16]),
                 host_time_ms: 0,
+                contract: Default::default(),
             },
             turns: 0,
             place: NativePlace {

@@ -21,6 +21,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    policy::Contract,
     provider::OfferedModel,
     provider_event::NativePlace,
     request::{AnswerDelivery, LostReason},
@@ -29,6 +30,7 @@ use pilothouse_domain::{
 };
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
@@ -162,6 +164,10 @@ impl ProviderAdapter for ClaudeAdapter {
 
     fn modes(&self) -> Vec<Mode> {
         Mode::ALL.to_vec()
+    }
+
+    fn contract(&self, _: &BTreeMap<String, String>, modes: &BTreeMap<Mode, String>) -> Contract {
+        profile::contract(modes)
     }
 
     fn sharing(&self) -> ProcessSharing {

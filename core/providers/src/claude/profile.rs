@@ -1,13 +1,32 @@
 //! What Claude Code can do as measured, and how our modes are said in its words (docs/agents-probes.md, section 10).
 
 use crate::rpc::facts;
-use pilothouse_domain::{Capabilities, Mode};
+use pilothouse_domain::{
+    Capabilities, Mode,
+    policy::{Contract, MustAsk},
+};
 use std::collections::BTreeMap;
 
 /// The version on which everything here was measured.
 pub const MEASURED_VERSION: &str = "2.1.332";
 /// When.
 pub const MEASURED_AT: &str = "2026-12-01";
+
+/// Before what Claude Code has to ask: changes, in the mode that asks. It runs commands unasked that it takes for reading, or that
+/// the person's settings allow; in plan mode it writes its plan.
+pub(super) fn contract(configured: &BTreeMap<Mode, String>) -> Contract {
+    let asks = mode(Mode::Ask, configured).is_ok_and(|said| said == "default");
+    Contract {
+        ask: if asks {
+            MustAsk::CHANGES
+        } else {
+            MustAsk::default()
+        },
+        // Plans and memories; drafts of its own under the directory for temporary files.
+        own_files: &[".claude", "scratchpad"],
+        ..Contract::default()
+    }
+}
 
 /// The permission mode in which nothing is asked. It is entered only for [`Mode::FullAccess`].
 pub const BYPASS: &str = "bypassPermissions";

@@ -10,8 +10,8 @@ use crate::{
     rpc::session::Session,
 };
 use futures_util::future::BoxFuture;
-use pilothouse_domain::{Capabilities, Mode};
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use pilothouse_domain::{Capabilities, Mode, policy::Contract};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 /// How long codex may take.
@@ -137,6 +137,10 @@ impl ProviderAdapter for CodexAdapter {
 
     fn modes(&self) -> Vec<Mode> {
         Mode::ALL.to_vec()
+    }
+
+    fn contract(&self, _: &BTreeMap<String, String>, _: &BTreeMap<Mode, String>) -> Contract {
+        profile::CONTRACT
     }
 
     fn sharing(&self) -> ProcessSharing {

@@ -11,8 +11,8 @@ use crate::{
     rpc::websocket::{self, UpgradeError},
 };
 use futures_util::future::BoxFuture;
-use pilothouse_domain::{Capabilities, Mode};
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use pilothouse_domain::{Capabilities, Mode, policy::Contract};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// How often a sign of life is given on a connection on which nothing else is said.
 const PING: Duration = Duration::from_secs(20);
@@ -93,6 +93,10 @@ impl ProviderAdapter for FarCodexAdapter {
 
     fn modes(&self) -> Vec<Mode> {
         self.codex.modes()
+    }
+
+    fn contract(&self, env: &BTreeMap<String, String>, modes: &BTreeMap<Mode, String>) -> Contract {
+        self.codex.contract(env, modes)
     }
 
     fn sharing(&self) -> ProcessSharing {

@@ -1,13 +1,28 @@
 //! What codex can do as measured, and how our modes are said in its words (docs/agents-probes.md).
 
 use crate::rpc::facts;
-use pilothouse_domain::{Capabilities, Mode};
+use pilothouse_domain::{
+    Capabilities, Mode,
+    policy::{Contract, MustAsk},
+};
 use serde_json::{Value, json};
 
 /// The version on which everything here was measured.
 pub const MEASURED_VERSION: &str = "0.171.0";
 /// When.
 pub const MEASURED_AT: &str = "2026-11-30";
+
+/// Before what codex has to ask. Commands that it takes for reading run unasked even where it asks for everything, and all run
+/// unasked inside its sandbox: only changes tell.
+pub const CONTRACT: Contract = Contract {
+    read_only: MustAsk::CHANGES,
+    ask: MustAsk::CHANGES,
+    auto_edit: MustAsk {
+        commands: false,
+        changes: false,
+    },
+    own_files: &[],
+};
 
 /// What a conversation may do without asking, in codex' words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::{
     http::{Connector, Http, Plain},
     link::{Link, Meters},
     profile,
-    rules::FLOOR,
+    rules::{FLOOR, PERMISSION},
 };
 use crate::{
     contract::{AgentRuntime, EventSender, Launch, ProcessSharing, ProviderAdapter, StartError},
@@ -18,8 +18,12 @@ use crate::{
     rpc::session::STDERR_SHOWN,
 };
 use futures_util::future::BoxFuture;
-use pilothouse_domain::{Capabilities, Mode};
+use pilothouse_domain::{
+    Capabilities, Mode,
+    policy::{Contract, MustAsk},
+};
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -95,7 +99,7 @@ impl OpencodeAdapter {
         })?;
         let secrets = [
             ("OPENCODE_SERVER_PASSWORD", secret.as_str()),
-            ("OPENCODE_PERMISSION", FLOOR),
+            (PERMISSION, FLOOR),
             ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
         ];
         let arguments = ["--hostname", "127.0.0.1", "--port", "0"];
@@ -246,6 +250,19 @@ impl ProviderAdapter for OpencodeAdapter {
 
     fn modes(&self) -> Vec<Mode> {
         Mode::ALL.to_vec()
+    }
+
+    fn contract(&self, env: &BTreeMap<String, String>, _: &BTreeMap<Mode, String>) -> Contract {
+        // With rules of the person's own, what asks is theirs to say.
+        if env.contains_key(PERMISSION) {
+            return Contract::default();
+        }
+        Contract {
+            read_only: MustAsk::BOTH,
+            ask: MustAsk::BOTH,
+            auto_edit: MustAsk::COMMANDS,
+            own_files: &[],
+        }
     }
 
     fn sharing(&self) -> ProcessSharing {

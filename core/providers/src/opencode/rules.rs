@@ -17,7 +17,10 @@ use std::collections::BTreeMap;
 /// Rules of one agent that are read.
 const RULES: usize = 512;
 
-/// Set as `OPENCODE_PERMISSION`, which opencode puts over the person's configuration: every agent asks, except before what is
+/// The variable by which [`FLOOR`] is set.
+pub(super) const PERMISSION: &str = "OPENCODE_PERMISSION";
+
+/// Set as [`PERMISSION`], which opencode puts over the person's configuration: every agent asks, except before what is
 /// harmless. What the configuration allows or forbids becomes a question, too (docs/decisions/017).
 pub(super) const FLOOR: &str = r#"{"*":"ask","read":{"*":"allow","*.env":"ask","*.env.*":"ask","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","lsp":"allow","todoread":"allow","todowrite":"allow","question":"allow","skill":"allow","task":"allow","codesearch":"allow","bash":{"*":"ask"},"edit":{"*":"ask"},"webfetch":"ask","websearch":"ask"}"#;
 

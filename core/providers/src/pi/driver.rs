@@ -26,12 +26,13 @@ use crate::{
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, Mode, NativeId,
-    policy::Sandbox,
+    policy::{Contract, MustAsk, Sandbox},
     provider::OfferedModel,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
 };
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -104,6 +105,16 @@ impl ProviderAdapter for PiAdapter {
     /// omp has only one of them: another is refused before anything is sent.
     fn modes(&self) -> Vec<Mode> {
         Mode::ALL.to_vec()
+    }
+
+    /// Of pi with the gate; omp has full access alone.
+    fn contract(&self, _: &BTreeMap<String, String>, _: &BTreeMap<Mode, String>) -> Contract {
+        Contract {
+            read_only: MustAsk::BOTH,
+            ask: MustAsk::BOTH,
+            auto_edit: MustAsk::COMMANDS,
+            own_files: &[],
+        }
     }
 
     fn sharing(&self) -> ProcessSharing {

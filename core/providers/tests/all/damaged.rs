@@ -66,6 +66,7 @@ fn session() -> SessionContext {
         session: SessionId::from_bytes([3; 16]),
         incarnation: Incarnation::from_bytes([4; 16]),
         host_time_ms: 0,
+        contract: Default::default(),
     }
 }
 

@@ -25,6 +25,7 @@ mod claude_recordings;
 mod claude_whole;
 mod claude_world;
 mod codex_far;
+mod contracts;
 mod damaged;
 mod descendants;
 mod every;

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// A recording as far as it was replayed.
 pub(crate) struct Replay {
     codec: Codec,
-    stage: Stage,
+    pub(crate) stage: Stage,
     pub(crate) received: Vec<Received>,
     /// Prompts whose turn has not begun: the effect that sent each.
     sending: BTreeMap<u64, pilothouse_domain::Effect>,

@@ -3,7 +3,7 @@
 use pilothouse_domain::{
     Answer, Capabilities, Command, CommandBody, CommandId, DeviceId, DispatchMode, Effect,
     EffectKind, EffectOutcome, Incarnation, Mode, NativeId, Policy, ProviderEvent,
-    ProviderEventKind, RequestId, SessionId, Subject, ThreadId,
+    ProviderEventKind, RequestId, Row, SessionId, Subject, ThreadId,
     binding::{BindingKey, BindingTarget},
     policy::AgentPolicy,
     provider_event::NativePlace,
@@ -11,6 +11,7 @@ use pilothouse_domain::{
     thread::{Actor, Selection},
 };
 use pilothouse_orchestrator::{SessionContext, memory::MemoryThread};
+use pilothouse_providers::registry;
 use std::collections::BTreeMap;
 
 /// One thread of ours per conversation that was opened.
@@ -35,6 +36,9 @@ impl Stage {
                 session: SessionId::from_bytes([3; 16]),
                 incarnation: Incarnation::from_bytes([7; 16]),
                 host_time_ms: 1_800_000_000_000,
+                contract: registry::family(family)
+                    .map(|adapter| adapter.contract(&BTreeMap::new(), &BTreeMap::new()))
+                    .unwrap_or_default(),
             },
             capabilities,
         }
@@ -238,6 +242,19 @@ impl Stage {
             },
         );
         memory
+    }
+
+    /// What was done without asking, as its rows say it.
+    pub(crate) fn unasked(&self) -> Vec<String> {
+        let rows = self
+            .threads
+            .values()
+            .flat_map(|memory| memory.rows.0.values());
+        let items = rows.filter_map(|row| match row {
+            Row::Item(item) => item.anomaly.map(|_| format!("{:?}", item.content)),
+            _ => None,
+        });
+        items.collect()
     }
 
     /// What of a thread is open after its runtime was lost at this point; empty if all is well.

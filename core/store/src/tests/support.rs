@@ -85,6 +85,7 @@ pub(super) fn item(n: u64, text: &str) -> TurnItem {
         },
         opened_at_ms: 5,
         closed_at_ms: Some(6),
+        anomaly: None,
     }
 }
 

@@ -180,6 +180,7 @@ fn session(family: &str) -> SessionContext {
         session: SessionId::from_bytes([3; 16]),
         incarnation: Incarnation::from_bytes([7; 16]),
         host_time_ms: 1_800_000_000_000,
+        contract: Default::default(),
     }
 }
 

@@ -47,6 +47,7 @@ pub(in crate::golden) fn event_name(event: &Event) -> &'static str {
         Event::ImportRequested { .. } => "thread.imports",
         Event::ImportEnded { .. } => "thread.imported",
         Event::NoticeRaised { .. } => "notice.raised",
+        Event::AnomalyFound { .. } => "anomaly.found",
         Event::FrameUnreadable { .. } => "frame.unreadable",
         Event::DevicePaired { .. } => "device.paired",
         Event::DeviceRevoked { .. } => "device.revoked",
@@ -200,6 +201,11 @@ pub(in crate::golden) fn events() -> Vec<Event> {
             command: id!(CommandId, 19),
         },
         Event::PlanUpdated { plan: plan() },
+        Event::AnomalyFound {
+            item: id!(ItemId, 7),
+            anomaly: Anomaly::Unasked,
+            skippable: Skippable,
+        },
         Event::FrameUnreadable {
             detail: "not JSON".into(),
         },

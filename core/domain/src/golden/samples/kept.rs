@@ -292,6 +292,7 @@ pub(in crate::golden) fn states() -> Vec<ThreadState> {
             end: end(),
             error: Some(error()),
         }),
+        mode_changed: false,
     });
     full.queue = vec![QueuedRun {
         run: id!(RunId, 34),

@@ -126,6 +126,7 @@ pub(in crate::golden) fn item() -> TurnItem {
         content: items().remove(3),
         opened_at_ms: 10,
         closed_at_ms: Some(11),
+        anomaly: None,
     }
 }
 

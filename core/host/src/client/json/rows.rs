@@ -6,6 +6,7 @@ use pilothouse_domain::{
     AgentName, ContentHash, HostId, ItemId, ItemStatus, MessageId, Mode, Position, RequestId,
     RunId, RunStatus, Scope, ThreadId, WorkspaceId,
     event::HoldReason,
+    item::Anomaly,
     policy::Sandbox,
     provider::AccountLimit,
     request::{Answer, RequestKind, RiskHint},
@@ -290,6 +291,8 @@ pub(crate) struct Item {
     delivery: Option<Delivery>,
     opened_at_ms: u64,
     closed_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anomaly: Option<Anomaly>,
     content: Value,
     text: Value,
 }
@@ -307,6 +310,7 @@ impl Item {
             delivery: row.delivery.clone(),
             opened_at_ms: row.opened_at_ms,
             closed_at_ms: row.closed_at_ms,
+            anomaly: row.anomaly,
             content: content(&row.content),
             text: text(&row.text),
         }

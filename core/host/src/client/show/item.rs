@@ -256,8 +256,17 @@ pub(crate) fn part(text: &RowText) -> String {
     out
 }
 
-/// How it ended, where that says something.
+/// How it ended, where that says something, and what is wrong with it.
 pub(crate) fn ending(row: &TimelineRow, style: Style) -> Option<String> {
+    let ended = end(row, style);
+    let Some(anomaly) = row.anomaly else {
+        return ended;
+    };
+    let wrong = style.paint(Tone::Bad, words::anomaly(anomaly));
+    Some(ended.map_or(wrong.clone(), |ended| format!("{ended}, {wrong}")))
+}
+
+fn end(row: &TimelineRow, style: Style) -> Option<String> {
     let words = words::item_end(row.status)?;
     let tone = match row.status {
         ItemStatus::Completed => Tone::Good,

@@ -4,6 +4,7 @@ use crate::client::style::Tone;
 use pilothouse_domain::{
     ItemStatus, RunStatus, ThreadId,
     event::HoldReason,
+    item::Anomaly,
     policy::Sandbox,
     request::{Answer, AnswerDelivery, LostReason, OptionEffect, RequestKind, RiskHint},
     run::BlockedOn,
@@ -69,6 +70,15 @@ pub(crate) fn item_end(status: ItemStatus) -> Option<&'static str> {
         ItemStatus::Declined => Some("declined"),
         ItemStatus::Interrupted => Some("interrupted"),
         ItemStatus::Unfinished => Some("never ended by the agent"),
+    }
+}
+
+/// What is wrong with an item.
+pub(crate) fn anomaly(anomaly: Anomaly) -> &'static str {
+    match anomaly {
+        Anomaly::Unasked => {
+            "without asking you, though this thread's mode is to ask: look at what it did, and whether the agent's own settings allow it"
+        }
     }
 }
 

@@ -298,6 +298,7 @@ pub(super) fn item(n: u8, status: ItemStatus, content: RowContent, said: &str) -
         text: text(said),
         opened_at_ms: NOW - 10_000,
         closed_at_ms: (!status.is_live()).then_some(NOW - 8_500),
+        anomaly: None,
         pending: false,
         delivery: None,
     }

@@ -58,6 +58,7 @@ class DifferTest {
         text = RowText(text, words[1].toULong(), words[2].toULong(), null, null, 0u),
         openedAtMs = 0u,
         closedAtMs = null,
+        anomaly = null,
         pending = false,
         delivery = null,
     )
