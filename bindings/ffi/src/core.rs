@@ -3,15 +3,16 @@
 use crate::{
     batch::Batch,
     error::CoreError,
-    platform::{Bridge, Platform},
+    platform::{Bridge, Platform, SecretStore},
     query::{Page, Query},
 };
 use pilothouse_domain::{
-    CommandId, HostId, Refusal, RequestId, ThreadId, command::Notice, thread::Attachment,
+    CommandId, ContentHash, HostId, Refusal, RequestId, ThreadId, command::Notice,
+    thread::Attachment,
 };
 use pilothouse_engine::{
-    Core as Engine, CoreConfig as EngineConfig, Environment, Network, NewCommand, Scope, Standing,
-    SystemPlatform, ThreadFilter, TicketOutcome,
+    Core as Engine, CoreConfig as EngineConfig, DirectAgent, DirectFamily, Environment, Network,
+    NewCommand, Scope, Standing, SystemPlatform, ThreadFilter, TicketOutcome,
 };
 use std::{path::PathBuf, sync::Arc};
 
@@ -88,6 +89,42 @@ pub struct Environment {
     pub visible_request: Option<RequestId>,
 }
 
+/// Which agent's own server it is.
+#[uniffi::remote(Enum)]
+pub enum DirectFamily {
+    /// `codex app-server`, over WebSocket with a bearer token.
+    Codex,
+    /// `opencode serve`, over HTTP with a password for its user `opencode`.
+    Opencode,
+}
+
+/// An agent that is driven from this device, with no daemon on its machine.
+#[uniffi::remote(Record)]
+pub struct DirectAgent {
+    /// What it is called here, 1 to 80 characters.
+    pub name: String,
+    /// Which server it is.
+    pub family: DirectFamily,
+    /// Where it listens: `wss://…`, `https://…`; without TLS (`ws://…`, `http://…`) only on this machine's loopback, where a
+    /// forward of SSH's ends, or where `privateNetwork` is said. No secret stands in it.
+    pub url: String,
+    /// SHA-256 of the public key that its server must have; `null` leaves that to the public authorities.
+    pub pin: Option<ContentHash>,
+    /// The person says that the address lies inside a private network.
+    pub private_network: bool,
+    /// Directories of the agent's machine that threads can work in: absolute paths there, 1 to 64.
+    pub directories: Vec<String>,
+}
+
+/// One of them, as it was added.
+#[derive(Debug, Clone, uniffi::Record)]
+pub struct DrivenAgent {
+    /// The host that it is shown as.
+    pub host: HostId,
+    /// What was said of it.
+    pub agent: DirectAgent,
+}
+
 /// What came of a command.
 #[derive(Debug, Clone, uniffi::Enum)]
 pub enum CommandOutcome {
@@ -150,11 +187,12 @@ pub struct Core {
 #[uniffi::export]
 impl Core {
     /// Opens the core of a data directory, offline and at once to the last state. Without a platform, the key is a file
-    /// in that directory.
+    /// in that directory, and so are secrets. With one and without `secrets` no agent can be driven from this device.
     #[uniffi::constructor]
     pub fn open(
         config: CoreConfig,
         platform: Option<Arc<dyn Platform>>,
+        secrets: Option<Arc<dyn SecretStore>>,
     ) -> Result<Arc<Self>, CoreError> {
         let engine_config = EngineConfig {
             data_dir: PathBuf::from(&config.data_dir),
@@ -164,7 +202,7 @@ impl Core {
         let engine = match platform {
             Some(foreign) => Engine::open(
                 engine_config,
-                Arc::new(Bridge::new(foreign, &config.data_dir)),
+                Arc::new(Bridge::new(foreign, secrets, &config.data_dir)),
             ),
             None => Engine::open(
                 engine_config,
@@ -177,6 +215,26 @@ impl Core {
     /// Pairs with the host whose code this is. Waits for the network.
     pub async fn pair(&self, code: String) -> Result<HostId, CoreError> {
         Ok(self.engine.pair(&code).await?)
+    }
+
+    /// Drives an agent's own server from this device, with no daemon on its machine; it is shown like a host, and whether it is
+    /// there shows. The secret, a token or a password, goes to the store of secrets and nowhere else. May wait for that, so not
+    /// on a screen's thread.
+    pub fn add_direct(&self, agent: DirectAgent, secret: String) -> Result<HostId, CoreError> {
+        Ok(self.engine.add_direct(&agent, &secret)?)
+    }
+
+    /// The agents that are driven from this device.
+    pub fn direct_agents(&self) -> Vec<DrivenAgent> {
+        let agents = self.engine.direct_agents().into_iter();
+        agents
+            .map(|(host, agent)| DrivenAgent { host, agent })
+            .collect()
+    }
+
+    /// Takes one away, and its secret with it. Its threads can still be read; what goes on with the agent itself goes on.
+    pub fn remove_direct(&self, host: HostId) -> Result<(), CoreError> {
+        Ok(self.engine.remove_direct(host)?)
     }
 
     /// Takes a command: checked, predicted and on its way to the outbox within a millisecond. Never waits for the network.

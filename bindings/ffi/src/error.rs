@@ -1,7 +1,8 @@
 //! Errors: what failed, in words for a person, and what can be done.
 
 use pilothouse_engine::{
-    CoreError as Open, PairError as Pair, QueryError as Query, SubmitError as Submit,
+    CoreError as Open, DirectError as Direct, PairError as Pair, QueryError as Query,
+    SubmitError as Submit,
 };
 use std::{fmt::Display, str::FromStr};
 
@@ -48,6 +49,16 @@ pub enum CoreError {
         /// What to do.
         user_action: String,
     },
+    /// An agent is not driven from this device, or was not taken away.
+    #[error("{reason}")]
+    Direct {
+        /// What failed, on what.
+        reason: String,
+        /// Whether trying again may help.
+        retryable: bool,
+        /// What to do.
+        user_action: String,
+    },
     /// A question was not answered.
     #[error("{reason}")]
     Query {
@@ -74,7 +85,7 @@ macro_rules! from_engine {
     )*};
 }
 
-from_engine!(Open => Open, Pair => Pairing, Submit => Submit, Query => Query);
+from_engine!(Direct => Direct, Open => Open, Pair => Pairing, Submit => Submit, Query => Query);
 
 /// An id or a hash from its text. Every function that takes one and can fail gives [`CoreError::Invalid`] for what is none.
 pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str) -> uniffi::Result<T> {

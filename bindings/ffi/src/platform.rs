@@ -1,6 +1,7 @@
-//! What the core needs of the platform, as a foreign trait: the key that never leaves it, and a place for log lines.
+//! What the core needs of the platform, as foreign traits: the key that never leaves it, a place for log lines, and a place for
+//! the secrets of agents that are driven from this device.
 
-use pilothouse_engine::{LogLevel, Platform as EnginePlatform, SystemPlatform};
+use pilothouse_engine::{LogLevel, Platform as EnginePlatform, SecretError, SystemPlatform};
 use pilothouse_wire::identity::{DeviceKey, DeviceKeyError, P256PublicKey};
 use std::sync::Arc;
 
@@ -63,16 +64,59 @@ pub trait Platform: Send + Sync {
     fn log(&self, level: LogLevel, target: String, line: String);
 }
 
+/// Why the platform's store of secrets cannot be used.
+#[derive(Debug, Clone, thiserror::Error, uniffi::Error)]
+pub enum SecretStoreError {
+    /// It cannot be used just now; later it may.
+    #[error("the store of secrets cannot be used now: {reason}")]
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl From<uniffi::UnexpectedUniFFICallbackError> for SecretStoreError {
+    fn from(error: uniffi::UnexpectedUniFFICallbackError) -> Self {
+        Self::Unavailable {
+            reason: error.reason,
+        }
+    }
+}
+
+impl From<SecretStoreError> for SecretError {
+    fn from(SecretStoreError::Unavailable { reason }: SecretStoreError) -> Self {
+        Self::Unavailable(reason)
+    }
+}
+
+/// Keeps secrets of agents' servers where only this program can read them: on Android under a key of the Keystore. Names are
+/// at most 64 letters, digits and dashes, secrets at most a few hundred bytes. May be called from any thread of the core.
+#[uniffi::export(with_foreign)]
+pub trait SecretStore: Send + Sync {
+    /// A secret that was kept under this name; `null` if there is none.
+    fn secret(&self, name: String) -> Result<Option<String>, SecretStoreError>;
+    /// Keeps a secret in place of one of the same name; when this returns, it outlives the program.
+    fn keep(&self, name: String, secret: String) -> Result<(), SecretStoreError>;
+    /// Forgets a secret; one that is not there is forgotten already.
+    fn forget(&self, name: String) -> Result<(), SecretStoreError>;
+}
+
 /// A foreign platform as the engine sees it: clock and randomness are the system's everywhere.
 pub(crate) struct Bridge {
     foreign: Arc<dyn Platform>,
+    secrets: Option<Arc<dyn SecretStore>>,
     system: SystemPlatform,
 }
 
 impl Bridge {
-    pub(crate) fn new(foreign: Arc<dyn Platform>, data_dir: &str) -> Self {
+    pub(crate) fn new(
+        foreign: Arc<dyn Platform>,
+        secrets: Option<Arc<dyn SecretStore>>,
+        data_dir: &str,
+    ) -> Self {
         Self {
             foreign,
+            secrets,
             system: SystemPlatform::new(data_dir),
         }
     }
@@ -91,10 +135,30 @@ impl EnginePlatform for Bridge {
         self.system.random(buffer);
     }
 
+    fn secret(&self, name: &str) -> Result<Option<String>, SecretError> {
+        Ok(self.secrets()?.secret(name.to_owned())?)
+    }
+
+    fn keep_secret(&self, name: &str, secret: &str) -> Result<(), SecretError> {
+        Ok(self.secrets()?.keep(name.to_owned(), secret.to_owned())?)
+    }
+
+    fn forget_secret(&self, name: &str) -> Result<(), SecretError> {
+        Ok(self.secrets()?.forget(name.to_owned())?)
+    }
+
     fn log(&self, level: LogLevel, target: &str, message: &str) {
         crate::about_to_call_out();
         self.foreign
             .log(level, target.to_owned(), message.to_owned());
+    }
+}
+
+impl Bridge {
+    /// The store of secrets, about to be called.
+    fn secrets(&self) -> Result<&Arc<dyn SecretStore>, SecretError> {
+        crate::about_to_call_out();
+        self.secrets.as_ref().ok_or(SecretError::NoStore)
     }
 }
 

@@ -47,10 +47,12 @@ pub struct HostRow {
 /// while this program runs.
 #[uniffi::remote(Record)]
 pub struct DirectRow {
-    /// Which server it is, `codex`.
+    /// Which server it is, `codex` or `opencode`.
     pub family: String,
     /// Why the agent cannot be reached at the moment; it is tried again by itself. `null`: it can, or nothing was asked of it yet.
     pub unreached: Option<String>,
+    /// It was taken away: its threads can be read, and nothing is sent to it.
+    pub removed: bool,
 }
 
 /// An agent that a host offers.

@@ -86,6 +86,11 @@ pub(crate) enum Message {
         thread: ThreadId,
         rows: Vec<pilothouse_domain::Row>,
     },
+    /// Something else is said of an agent that is driven from here.
+    DirectChanged {
+        host: HostId,
+        reply: mpsc::Sender<Result<(), String>>,
+    },
     /// Whether an agent that is driven from here is reached has changed.
     HostsChanged,
     Unpark {
@@ -237,6 +242,16 @@ impl Actor {
         }
     }
 
+    /// Ends the link to an agent that is driven from here, and begins another.
+    fn link_anew(&mut self, host: HostId) {
+        if let Some(mut link) = self.hosts.remove(&host) {
+            link.down();
+            link.stop(ByeReason::Done);
+        }
+        self.start_links();
+        self.show_hosts();
+    }
+
     fn wait(&self) -> Duration {
         let retry = self.hosts.values().filter_map(HostLink::next_retry).min();
         let mut wait = if self.lease.is_none() || self.polls {
@@ -332,6 +347,16 @@ impl Actor {
                 self.show_hosts();
                 let _ = reply.send(saved);
             }
+            Message::DirectChanged { host, reply } => {
+                // Other processes look again when the file has changed.
+                let now = self.shared.platform.now_ms().to_string();
+                let touched = self.store.transaction(
+                    |tx| tx.put_setting("direct_changed_ms", &now),
+                    Durability::Synced,
+                );
+                self.link_anew(host);
+                let _ = reply.send(touched.map_err(|error: StoreError| error.to_string()));
+            }
             Message::Older { host, thread, rows } => {
                 let kept = self
                     .store
@@ -402,6 +427,9 @@ impl Actor {
 
     /// Another process has written: look at everything again.
     fn refresh(&mut self) {
+        for host in self.shared.direct.reread() {
+            self.link_anew(host);
+        }
         self.start_links();
         self.serve_others();
         self.settle_tickets();

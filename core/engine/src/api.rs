@@ -65,6 +65,14 @@ pub trait Platform: Send + Sync {
         let _ = (name, secret);
         Err(SecretError::NoStore)
     }
+    /// Forgets a secret; one that is not there is forgotten already.
+    ///
+    /// # Errors
+    /// The platform's store cannot be used now.
+    fn forget_secret(&self, name: &str) -> Result<(), SecretError> {
+        let _ = name;
+        Err(SecretError::NoStore)
+    }
     /// Takes a log line; never holds text of a conversation, nor a secret.
     fn log(&self, level: LogLevel, target: &str, message: &str);
 }

@@ -105,6 +105,11 @@ impl Core {
             body: new.body,
         };
         let host = new.host;
+        if shared.direct.is_removed(host)
+            && !matches!(command.body, CommandBody::QueueRemove { .. })
+        {
+            return Err(SubmitError::TakenAway { host });
+        }
         let checked = shared
             .ask(|reads| {
                 if let Err(refused) = check(reads, host, &command) {

@@ -97,6 +97,12 @@ pub enum SubmitError {
         /// The host.
         host: HostId,
     },
+    /// It was driven from this device and was taken away.
+    #[error("agent {host} was taken away from this device; {}", self.next_step())]
+    TakenAway {
+        /// The host that it was shown as.
+        host: HostId,
+    },
     /// The command names no thread, or a new thread names one.
     #[error("`{command}` {}; {}", if *.needs_thread { "needs a thread" } else { "makes its own thread id" }, self.next_step())]
     Thread {
@@ -138,6 +144,7 @@ impl SubmitError {
         match self {
             Self::UnknownHost { .. } => "pair with it first",
             Self::Revoked { .. } => "pair again with a new code from that host",
+            Self::TakenAway { .. } => "its threads can be read; add it again to go on with it",
             Self::Thread { .. } | Self::Invalid { .. } => "correct the command",
             Self::Unverified => "answer on the host, and update both programs",
             Self::NotSaved { .. } => "free some space and try again",

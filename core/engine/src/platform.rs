@@ -82,6 +82,15 @@ impl Platform for SystemPlatform {
         kept().map_err(|error| SecretError::Unavailable(error.to_string()))
     }
 
+    fn forget_secret(&self, name: &str) -> Result<(), SecretError> {
+        match std::fs::remove_file(self.secret_file(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(SecretError::Unavailable(error.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn log(&self, level: LogLevel, target: &str, message: &str) {
         match level {
             LogLevel::Error => tracing::error!(part = target, "{message}"),

@@ -52,6 +52,8 @@ pub struct DirectRow {
     /// Why the agent cannot be reached at the moment, in words; it is tried again by itself. `None`: it can, or nothing was
     /// asked of it yet.
     pub unreached: Option<String>,
+    /// It was taken away: its threads can be read, and nothing is sent to it.
+    pub removed: bool,
 }
 
 /// An agent that a host offers.

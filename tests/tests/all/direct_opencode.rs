@@ -238,3 +238,62 @@ fn a_terminal_that_drives_an_opencode_is_killed_while_it_asks_and_the_next_one_a
     assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
     assert_eq!(done(&["inbox"]).of_type("request").count(), 0);
 }
+
+#[test]
+fn an_agent_that_was_taken_away_leaves_its_threads_to_be_read_and_no_secret() {
+    let world = world();
+    let server = OpencodeElsewhere::start(&world, &[]);
+    let cli = Cli::new(world.dir(), "terminal");
+    let (url, dir) = (server.url(), world.workspace.display().to_string());
+    let add = ["direct", "add", "box", "--opencode", &url, "--dir", &dir];
+    assert_eq!(cli.run_with(&world.host, &add, PASSWORD).code, 0);
+    let done = |verb: &[&str]| {
+        let said = cli.run(&world.host, verb);
+        assert_eq!(said.code, 0, "{said:#?}");
+        said
+    };
+    // The process that drives it; others come and go.
+    let mut watch = cli.start(&world.host, &["watch"]);
+    watch.json("the host", |line| {
+        line["type"] == "host" && line["link"] == "synchronised"
+    });
+    world.model.script("hello", &says("Hello from there."));
+    let new = [
+        "new",
+        "--agent",
+        "opencode",
+        "--workspace",
+        "workspace",
+        "T",
+    ];
+    let thread = done(&new).only("created")["thread"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    done(&["send", &thread, "go [[script:hello]]"]);
+    done(&["watch", &thread, "--until-idle", "--timeout", "60"]);
+    assert_eq!(done(&["direct", "list"]).of_type("host").count(), 1);
+
+    done(&["direct", "remove", "box"]);
+    watch.json("that it was taken away", |line| {
+        line["type"] == "host" && line["direct"]["removed"] == true && line["agents"] == json!([])
+    });
+    watch.kill_9();
+
+    assert_eq!(done(&["direct", "list"]).of_type("host").count(), 0);
+    let secrets = std::fs::read_dir(world.dir().join("terminal"))
+        .unwrap()
+        .flatten()
+        .filter(|file| file.path().extension().is_some_and(|ext| ext == "secret"));
+    assert_eq!(secrets.count(), 0);
+    let again = cli.run(&world.host, &["direct", "remove", "box"]);
+    assert_ne!(again.code, 0, "{again:#?}");
+    let read = done(&["watch", &thread, "--until-idle", "--timeout", "60"]);
+    assert!(
+        format!("{read:?}").contains("Hello from there."),
+        "{read:#?}"
+    );
+    let sent = cli.run(&world.host, &["send", &thread, "more [[id:more]]"]);
+    assert_ne!(sent.code, 0, "{sent:#?}");
+    assert_eq!(world.model.mark("more").requests, 0);
+}

@@ -1,6 +1,6 @@
 //! What a person says of an agent that is driven from here.
 
-use pilothouse_domain::{ContentHash, WorkspaceId};
+use pilothouse_domain::{ContentHash, HostId, WorkspaceId};
 use pilothouse_providers::endpoint::{Endpoint, EndpointRefusal, Trust};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -50,6 +50,16 @@ pub struct DirectAgent {
     pub directories: Vec<String>,
 }
 
+/// What is kept of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Said {
+    #[serde(flatten)]
+    pub(crate) agent: DirectAgent,
+    /// It was taken away; what was said there stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) removed: bool,
+}
+
 /// Why an agent is not driven from here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DirectError {
@@ -70,9 +80,46 @@ pub enum DirectError {
         /// Why.
         why: String,
     },
+    /// No agent of that id is driven from here.
+    #[error("no agent {host} is driven from this device")]
+    Unknown {
+        /// Which.
+        host: HostId,
+    },
+    /// It is not driven from here any more, and its secret is still kept.
+    #[error(
+        "it is not driven from here any more, but its secret could not be forgotten: {why}; remove it again"
+    )]
+    SecretKept {
+        /// Why.
+        why: String,
+    },
     /// The core is closed.
     #[error("the core is closed")]
     Closed,
+}
+
+impl DirectError {
+    /// Whether the same may succeed later with nothing changed by its person.
+    pub fn retryable(&self) -> bool {
+        matches!(self, Self::NotKept { .. } | Self::SecretKept { .. })
+    }
+
+    /// What a person can do.
+    pub fn next_step(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => {
+                "use TLS, forward the port by SSH, or mark the address as one of your private network"
+            }
+            Self::Invalid { .. } => "change that and add it again",
+            Self::NotKept { .. } => {
+                "check that the device's storage and its store of secrets can be used, then try again"
+            }
+            Self::Unknown { .. } => "choose one of those that are driven from this device",
+            Self::SecretKept { .. } => "remove it again",
+            Self::Closed => "open the data directory again",
+        }
+    }
 }
 
 impl DirectAgent {

@@ -1,6 +1,6 @@
 //! The ledgers of agents that are driven from here, opened when their link first dials.
 
-use super::{DirectAgent, DirectFamily, own_device, secret_name};
+use super::{DirectAgent, DirectFamily, Said, own_device, secret_name};
 use crate::{actor::Message, api::LogLevel, delivery::lock, rows::DirectRow, shared::Shared};
 use pilothouse_domain::{
     AgentName, Capabilities, CapabilityFlag, CapabilityValue, ContentHash, HostId, Mode, Policy,
@@ -46,10 +46,15 @@ pub(crate) struct DirectHosts {
 }
 
 struct Known {
-    agent: DirectAgent,
+    said: Said,
     unreached: Option<String>,
-    served: Arc<OnceCell<Arc<Served>>>,
+    served: Opened,
+    /// What was opened before something else was said of it; closed before anything is opened again.
+    before: Option<Opened>,
 }
+
+/// A ledger, once it was opened.
+type Opened = Arc<OnceCell<Arc<Served>>>;
 
 impl DirectHosts {
     /// Those that are kept in a data directory.
@@ -58,8 +63,8 @@ impl DirectHosts {
         let mut agents = BTreeMap::new();
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             let host = entry.file_name().to_string_lossy().parse::<HostId>();
-            if let (Ok(host), Some(agent)) = (host, said(&entry.path())) {
-                agents.insert(host, Known::new(agent));
+            if let (Ok(host), Some(said)) = (host, said(&entry.path())) {
+                agents.insert(host, Known::new(said));
             }
         }
         Self {
@@ -68,26 +73,61 @@ impl DirectHosts {
         }
     }
 
-    /// Keeps one more.
-    pub(crate) fn add(&self, host: HostId, agent: &DirectAgent) -> io::Result<()> {
+    /// Keeps what a person says of an agent, in place of what was said before.
+    pub(crate) fn put(&self, host: HostId, said: &Said) -> io::Result<()> {
         let dir = self.dir.join(host.to_string());
         fs::create_dir_all(&dir)?;
         let aside = dir.join("direct.part");
         let mut file = fs::File::create(&aside)?;
-        io::Write::write_all(&mut file, &serde_json::to_vec_pretty(agent)?)?;
+        io::Write::write_all(&mut file, &serde_json::to_vec_pretty(said)?)?;
         file.sync_all()?;
         fs::rename(&aside, dir.join(SAID))?;
-        lock(&self.agents).insert(host, Known::new(agent.clone()));
+        take_in(&mut lock(&self.agents), host, said.clone());
         Ok(())
+    }
+
+    /// Looks again at what is kept: another process may have changed it. Gives those of which something else is said now.
+    pub(crate) fn reread(&self) -> Vec<HostId> {
+        let mut agents = lock(&self.agents);
+        let hosts: Vec<HostId> = agents.keys().copied().collect();
+        let changed = |host: &HostId| {
+            let said = said(&self.dir.join(host.to_string()));
+            said.is_some_and(|said| take_in(&mut agents, *host, said))
+        };
+        hosts.into_iter().filter(changed).collect()
+    }
+
+    /// What is kept of an agent.
+    pub(crate) fn said(&self, host: HostId) -> Option<Said> {
+        self.holds(host).then(|| {
+            lock(&self.agents)
+                .get(&host)
+                .map(|known| known.said.clone())
+        })?
+    }
+
+    /// Whether an agent was taken away.
+    pub(crate) fn is_removed(&self, host: HostId) -> bool {
+        let agents = lock(&self.agents);
+        agents.get(&host).is_some_and(|known| known.said.removed)
+    }
+
+    /// Those that were not taken away.
+    pub(crate) fn agents(&self) -> Vec<(HostId, DirectAgent)> {
+        let agents = lock(&self.agents);
+        let there = agents.iter().filter(|(_, known)| !known.said.removed);
+        there
+            .map(|(host, known)| (*host, known.said.agent.clone()))
+            .collect()
     }
 
     /// Whether a host is an agent that is driven from here; another process may have added it.
     pub(crate) fn holds(&self, host: HostId) -> bool {
         let mut agents = lock(&self.agents);
         if !agents.contains_key(&host)
-            && let Some(agent) = said(&self.dir.join(host.to_string()))
+            && let Some(said) = said(&self.dir.join(host.to_string()))
         {
-            agents.insert(host, Known::new(agent));
+            agents.insert(host, Known::new(said));
         }
         agents.contains_key(&host)
     }
@@ -95,8 +135,9 @@ impl DirectHosts {
     /// As a screen shows it; `None` for a host that is one.
     pub(crate) fn row(&self, host: HostId) -> Option<DirectRow> {
         lock(&self.agents).get(&host).map(|known| DirectRow {
-            family: known.agent.family.name().to_owned(),
+            family: known.said.agent.family.name().to_owned(),
             unreached: known.unreached.clone(),
+            removed: known.said.removed,
         })
     }
 
@@ -115,7 +156,8 @@ impl DirectHosts {
     pub(crate) async fn close(&self) {
         let open: Vec<_> = lock(&self.agents)
             .values()
-            .filter_map(|known| known.served.get().cloned())
+            .flat_map(|known| std::iter::once(&known.served).chain(&known.before))
+            .filter_map(|opened| opened.get().cloned())
             .collect();
         for served in open {
             served.ledger.shutdown().await;
@@ -124,16 +166,38 @@ impl DirectHosts {
 }
 
 /// What a person said of the agent whose directory it is.
-fn said(dir: &Path) -> Option<DirectAgent> {
+fn said(dir: &Path) -> Option<Said> {
     serde_json::from_slice(&fs::read(dir.join(SAID)).ok()?).ok()
 }
 
+/// Takes in what is said of an agent; says whether it is something else than before.
+fn take_in(agents: &mut BTreeMap<HostId, Known>, host: HostId, said: Said) -> bool {
+    let before = agents.remove(&host);
+    let same = before.as_ref().is_some_and(|known| known.said == said);
+    let known = match before {
+        Some(known) if same => known,
+        Some(known) => Known {
+            // A ledger has one owner: of those before the last, none was opened beside the next.
+            before: known
+                .served
+                .get()
+                .map(|_| known.served.clone())
+                .or(known.before),
+            ..Known::new(said)
+        },
+        None => Known::new(said),
+    };
+    agents.insert(host, known);
+    !same
+}
+
 impl Known {
-    fn new(agent: DirectAgent) -> Self {
+    fn new(said: Said) -> Self {
         Self {
-            agent,
+            said,
             unreached: None,
             served: Arc::default(),
+            before: None,
         }
     }
 }
@@ -188,29 +252,32 @@ impl DirectDialer {
         let gone = || "it is not driven from here any more".to_owned();
         let found = lock(&self.shared.direct.agents)
             .get(&self.host)
-            .map(|known| (known.agent.clone(), Arc::clone(&known.served)));
-        let (agent, served) = found.ok_or_else(gone)?;
+            .map(|known| {
+                let before = known.before.as_ref().and_then(|before| before.get());
+                (
+                    known.said.clone(),
+                    Arc::clone(&known.served),
+                    before.cloned(),
+                )
+            });
+        let (said, served, before) = found.ok_or_else(gone)?;
+        if let Some(before) = before {
+            before.ledger.shutdown().await;
+        }
         served
-            .get_or_try_init(|| self.open(agent))
+            .get_or_try_init(|| self.open(said))
             .await
             .map(Arc::clone)
     }
 
     /// Opens the ledger. The agent itself is reached when it is first needed, or when something goes on with it.
-    async fn open(&self, agent: DirectAgent) -> Result<Arc<Served>, String> {
-        let endpoint = agent.endpoint().map_err(|refusal| refusal.to_string())?;
-        let (shared, host) = (Arc::clone(&self.shared), self.host);
-        let secret =
-            tokio::task::spawn_blocking(move || shared.platform.secret(&secret_name(host)))
-                .await
-                .map_err(|error| error.to_string())?
-                .map_err(|error| format!("its secret cannot be read: {error}"))?
-                .ok_or("its secret is not kept on this device any more; add the agent again")?;
-        let adapter: Arc<dyn ProviderAdapter> = match agent.family {
-            DirectFamily::Codex => Arc::new(FarCodexAdapter::new(endpoint, secret)),
-            DirectFamily::Opencode => Arc::new(FarOpencodeAdapter::new(endpoint, secret)),
+    async fn open(&self, Said { agent, removed }: Said) -> Result<Arc<Served>, String> {
+        let adapter = match removed {
+            true => None,
+            false => Some(self.adapter(&agent).await?),
         };
-        let ledger = self.ledger(&agent, Arc::clone(&adapter)).await?;
+        let modes = adapter.as_ref().map(|adapter| adapter.modes());
+        let ledger = self.ledger(&agent, adapter).await?;
         let device = NewDevice {
             device: own_device(self.host),
             name: self.shared.config.device_name.clone(),
@@ -231,7 +298,7 @@ impl DirectDialer {
         ));
         let facts = Arc::new(DirectFacts {
             agent: agent.clone(),
-            modes: adapter.modes(),
+            modes,
         });
         let software = format!("pilothouse-engine/{} direct", env!("CARGO_PKG_VERSION"));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -246,38 +313,58 @@ impl DirectDialer {
         )))
     }
 
+    /// What speaks with the agent.
+    async fn adapter(&self, agent: &DirectAgent) -> Result<Arc<dyn ProviderAdapter>, String> {
+        let endpoint = agent.endpoint().map_err(|refusal| refusal.to_string())?;
+        let (shared, host) = (Arc::clone(&self.shared), self.host);
+        let secret =
+            tokio::task::spawn_blocking(move || shared.platform.secret(&secret_name(host)))
+                .await
+                .map_err(|error| error.to_string())?
+                .map_err(|error| format!("its secret cannot be read: {error}"))?
+                .ok_or("its secret is not kept on this device any more; add the agent again")?;
+        Ok(match agent.family {
+            DirectFamily::Codex => Arc::new(FarCodexAdapter::new(endpoint, secret)),
+            DirectFamily::Opencode => Arc::new(FarOpencodeAdapter::new(endpoint, secret)),
+        })
+    }
+
     async fn ledger(
         &self,
         agent: &DirectAgent,
-        adapter: Arc<dyn ProviderAdapter>,
+        adapter: Option<Arc<dyn ProviderAdapter>>,
     ) -> Result<Ledger, String> {
         let name = AgentName::from(agent.family.name());
         let workspaces = agent.workspaces();
+        let offered = adapter.as_ref().map(|adapter| {
+            let offered = AgentPolicy {
+                family: adapter.family().to_owned(),
+                modes: adapter.modes(),
+                capabilities: without_daemon(adapter.profile()).set(),
+                sandboxes: Vec::new(),
+            };
+            (name.clone(), offered)
+        });
         let policy = Policy {
             version: 1,
-            agents: BTreeMap::from([(
-                name.clone(),
-                AgentPolicy {
-                    family: adapter.family().to_owned(),
-                    modes: adapter.modes(),
-                    capabilities: without_daemon(adapter.profile()).set(),
-                    sandboxes: Vec::new(),
-                },
-            )]),
+            agents: offered.into_iter().collect(),
             workspaces: workspaces.keys().cloned().collect(),
             default_mode: Mode::Ask,
         };
-        let spec = AgentSpec {
-            adapter,
-            command: Vec::new(),
-            env: BTreeMap::new(),
-            modes: BTreeMap::new(),
-            cwd: None,
-        };
+        let spec = adapter.map(|adapter| {
+            let spec = AgentSpec {
+                adapter,
+                command: Vec::new(),
+                env: BTreeMap::new(),
+                modes: BTreeMap::new(),
+                cwd: None,
+            };
+            (name, spec)
+        });
         let config = LedgerConfig {
             dir: self.shared.direct.dir.join(self.host.to_string()),
             policy,
-            agents: BTreeMap::from([(name, spec)]),
+            agents: spec.into_iter().collect(),
             workspaces,
             wrapper: Vec::new(),
             clock: Arc::new(SystemClock),
@@ -328,19 +415,20 @@ async fn watch(
 /// What can be asked of it beside its ledger.
 struct DirectFacts {
     agent: DirectAgent,
-    modes: Vec<Mode>,
+    /// Modes that it can be given; `None` of one that was taken away.
+    modes: Option<Vec<Mode>>,
 }
 
 impl Facts for DirectFacts {
     fn agents(&self) -> BoxFuture<'_, Vec<AgentInfo>> {
-        let info = AgentInfo {
+        let info = self.modes.clone().map(|modes| AgentInfo {
             name: AgentName::from(self.agent.family.name()),
             family: self.agent.family.name().to_owned(),
             version: None,
             readiness: AgentReadiness::Unknown,
-            modes: self.modes.clone(),
-        };
-        Box::pin(std::future::ready(vec![info]))
+            modes,
+        });
+        Box::pin(std::future::ready(info.into_iter().collect()))
     }
 
     fn workspaces(&self) -> Vec<WorkspaceInfo> {

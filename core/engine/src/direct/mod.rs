@@ -11,6 +11,7 @@
 mod agent;
 mod host;
 
+pub(crate) use agent::Said;
 pub use agent::{DirectAgent, DirectError, DirectFamily};
 pub(crate) use host::{DirectDialer, DirectHosts};
 
@@ -44,10 +45,12 @@ impl Core {
             .platform
             .keep_secret(&secret_name(host), secret)
             .map_err(|error| kept(error.to_string()))?;
-        shared
-            .direct
-            .add(host, agent)
-            .map_err(|error| kept(error.to_string()))?;
+        let said = Said {
+            agent: agent.clone(),
+            removed: false,
+        };
+        let put = shared.direct.put(host, &said);
+        put.map_err(|error| kept(error.to_string()))?;
         let row = HostRow {
             host,
             name: agent.name.clone(),
@@ -69,6 +72,41 @@ impl Core {
             .map_err(|_| DirectError::Closed)?
             .map_err(kept)?;
         Ok(host)
+    }
+
+    /// The agents that are driven from here.
+    pub fn direct_agents(&self) -> Vec<(HostId, DirectAgent)> {
+        self.shared().direct.agents()
+    }
+
+    /// Takes an agent away, and its secret with it. Its threads can still be read; nothing is sent to the agent any more, and
+    /// what goes on there goes on. May wait for the platform's store of secrets.
+    ///
+    /// # Errors
+    /// [`DirectError`]: no such agent, or something cannot be kept or forgotten.
+    pub fn remove_direct(&self, host: HostId) -> Result<(), DirectError> {
+        let shared = self.shared();
+        let known = shared.direct.said(host);
+        let said = Said {
+            removed: true,
+            ..known.ok_or(DirectError::Unknown { host })?
+        };
+        let kept = |why: String| DirectError::NotKept { why };
+        let put = shared.direct.put(host, &said);
+        put.map_err(|error| kept(error.to_string()))?;
+        let forgotten = shared.platform.forget_secret(&secret_name(host));
+        let (reply, answer) = mpsc::channel();
+        shared
+            .actor
+            .send(Message::DirectChanged { host, reply })
+            .map_err(|_| DirectError::Closed)?;
+        answer
+            .recv()
+            .map_err(|_| DirectError::Closed)?
+            .map_err(kept)?;
+        forgotten.map_err(|error| DirectError::SecretKept {
+            why: error.to_string(),
+        })
     }
 }
 

@@ -516,6 +516,13 @@ impl Device {
             .map_err(|error| Failure::new(Code::Error, format!("adding it: {error}")))
     }
 
+    /// Takes an agent away that is driven from this device.
+    pub(crate) fn remove_direct(&self, host: HostId) -> Result<(), Failure> {
+        self.core
+            .remove_direct(host)
+            .map_err(|error| Failure::new(Code::Error, format!("removing it: {error}")))
+    }
+
     /// Pairs with the host that the code names.
     pub(crate) fn pair(&mut self, code: &str, until: Instant) -> Result<HostId, Failure> {
         let core = self.core.clone();

@@ -44,6 +44,8 @@ pub(crate) struct Host<'a> {
 struct Direct<'a> {
     family: &'a str,
     unreached: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    removed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,6 +99,7 @@ impl<'a> From<&'a HostRow> for Host<'a> {
             direct: row.direct.as_ref().map(|direct| Direct {
                 family: &direct.family,
                 unreached: direct.unreached.as_deref(),
+                removed: direct.removed,
             }),
         }
     }

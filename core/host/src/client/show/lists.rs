@@ -90,7 +90,13 @@ pub(crate) fn hosts(
         }
         let _ = writeln!(out, "  {}", style.paint(Tone::Dim, &facts.join(" · ")));
         if let Some(direct) = &row.direct {
-            let what = format!("driven from here ({}): {DIRECT_LIMITS}", direct.family);
+            let what = match direct.removed {
+                true => format!(
+                    "{} that was driven from here and was taken away",
+                    direct.family
+                ),
+                false => format!("driven from here ({}): {DIRECT_LIMITS}", direct.family),
+            };
             let _ = writeln!(out, "  {}", style.paint(Tone::Dim, &what));
             if let Some(problem) = &direct.unreached {
                 let problem = format!("its agent is not reached: {}", one_line(problem, 300));

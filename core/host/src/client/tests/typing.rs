@@ -55,15 +55,15 @@ fn every_verb_takes_data_json_and_timeout_and_explains_itself() {
         if inner.is_empty() {
             inner.push(verb);
         }
-        inner
+        inner.into_iter().map(|inner| (verb.get_name(), inner))
     });
-    for verb in typed {
+    for (outer, verb) in typed {
         let names: Vec<&str> = verb
             .get_arguments()
             .filter_map(|argument| argument.get_long())
             .collect();
         // What only writes on this device waits for nobody.
-        let waits = verb.get_name() != "add";
+        let waits = outer != "direct";
         for name in ["data", "json", "timeout"] {
             if name == "timeout" && !waits {
                 continue;

@@ -2,7 +2,7 @@
 
 use super::typed;
 use crate::client::{
-    args::{DirectAddArgs, HostsArgs, InboxArgs, JoinArgs, Only, ThreadsArgs},
+    args::{HostsArgs, InboxArgs, JoinArgs, Only, ThreadsArgs},
     device::{Device, no_host},
     failure::{Code, Failure},
     json,
@@ -12,8 +12,7 @@ use crate::client::{
     style::Tone,
 };
 use pilothouse_engine::{
-    DIRECT_LIMITS, DirectAgent, DirectFamily, HostRow, InboxRow, InboxState, LinkState, Scope,
-    Standing, ThreadFilter, ThreadPage,
+    HostRow, InboxRow, InboxState, LinkState, Scope, Standing, ThreadFilter, ThreadPage,
 };
 
 pub(super) fn join(args: &JoinArgs, output: &mut Output) -> Result<(), Failure> {
@@ -44,41 +43,6 @@ pub(super) fn join(args: &JoinArgs, output: &mut Output) -> Result<(), Failure> 
         None,
         "Next: `pilothouse threads` shows what is there, `pilothouse new` makes a thread.",
     )?;
-    Ok(())
-}
-
-pub(super) fn add_direct(args: &DirectAddArgs, output: &mut Output) -> Result<(), Failure> {
-    let pin = args.pin.as_deref().map(str::parse).transpose();
-    let pin = pin.map_err(|error| Failure::new(Code::Usage, format!("--pin: {error}")))?;
-    let (family, url) = match (&args.server.codex, &args.server.opencode) {
-        (Some(url), _) => (DirectFamily::Codex, url),
-        (None, Some(url)) => (DirectFamily::Opencode, url),
-        (None, None) => return Err(Failure::new(Code::Usage, "which server is it?")),
-    };
-    let token = typed("-", "the token or password")?;
-    let device = Device::open(&args.device, None, None)?;
-    let agent = DirectAgent {
-        name: args.name.clone(),
-        family,
-        url: url.clone(),
-        pin,
-        private_network: args.private_network,
-        directories: args.directories.clone(),
-    };
-    let host = device.add_direct(&agent, &token)?;
-    let name = args.name.clone();
-    output.object(
-        "joined",
-        json::Joined {
-            host,
-            name: name.clone(),
-        },
-    )?;
-    output.say(
-        Some(Tone::Good),
-        &format!("{} ({host}) is driven from this device.", show::safe(&name)),
-    )?;
-    output.say(None, &format!("Know: {DIRECT_LIMITS}."))?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 mod answer;
 mod attach;
+mod direct;
 mod import;
 mod lists;
 mod operate;
@@ -24,7 +25,9 @@ use std::io::Read as _;
 pub(crate) fn run(command: ClientCommand, output: &mut Output) -> Result<(), Failure> {
     match command {
         ClientCommand::Join(args) => lists::join(&args, output),
-        ClientCommand::Direct(DirectCommand::Add(args)) => lists::add_direct(&args, output),
+        ClientCommand::Direct(DirectCommand::Add(args)) => direct::add(&args, output),
+        ClientCommand::Direct(DirectCommand::List(args)) => direct::list(&args, output),
+        ClientCommand::Direct(DirectCommand::Remove(args)) => direct::remove(&args, output),
         ClientCommand::Hosts(args) => lists::hosts(&args, output),
         ClientCommand::Threads(args) => lists::threads(&args, output),
         ClientCommand::Inbox(args) => lists::inbox(&args, output),

@@ -7,6 +7,8 @@ import dev.pilothouse.core.CommandId
 import dev.pilothouse.core.Core
 import dev.pilothouse.core.CoreConfig
 import dev.pilothouse.core.DeliveryRow
+import dev.pilothouse.core.DirectAgent
+import dev.pilothouse.core.DrivenAgent
 import dev.pilothouse.core.Environment
 import dev.pilothouse.core.HostId
 import dev.pilothouse.core.HostRow
@@ -16,6 +18,7 @@ import dev.pilothouse.core.Page
 import dev.pilothouse.core.Platform
 import dev.pilothouse.core.Query
 import dev.pilothouse.core.Scope
+import dev.pilothouse.core.SecretStore
 import dev.pilothouse.core.Sink
 import dev.pilothouse.core.ThreadCounts
 import dev.pilothouse.core.ThreadFilter
@@ -93,6 +96,25 @@ class Pilothouse private constructor(private val core: Core) : Closeable {
      * @throws PilothouseException.PairingFailed with what to do about it
      */
     suspend fun pair(code: String): HostId = calling { core.pair(code) }
+
+    /**
+     * Drives an agent's own server from this device, with no Pilothouse on its machine: no checkpoints, no wake-up, on this
+     * device only, and only while this program runs. It is shown like a host; whether the agent is there shows in its row.
+     *
+     * @param secret its token or password: kept by the store of secrets, and nowhere else
+     * @throws PilothouseException.NotDriven if its address is refused, or the secret cannot be kept
+     */
+    suspend fun addDirect(agent: DirectAgent, secret: String): HostId = calling { core.addDirect(agent, secret) }
+
+    /** The agents that are driven from this device. */
+    suspend fun directAgents(): List<DrivenAgent> = calling { core.directAgents() }
+
+    /**
+     * Takes one away, and its secret with it. Its threads can still be read; what goes on with the agent itself goes on.
+     *
+     * @throws PilothouseException.NotDriven if there is no such agent, or its secret could not be forgotten
+     */
+    suspend fun removeDirect(host: HostId) = calling { core.removeDirect(host) }
 
     /**
      * Saves a command; when this returns it is on disk, and it is sent as soon as its host can be reached. Cancelling does
@@ -180,15 +202,17 @@ class Pilothouse private constructor(private val core: Core) : Closeable {
          *
          * @param platform this device's key and a place for log lines; without one, the key is a file in the data directory.
          *   Whatever it throws is contained.
+         * @param secrets where the secrets of agents are kept that are driven from this device; with a platform of one's own and
+         *   without this, none can be. Whatever it throws is contained.
          * @throws PilothouseException.OpenFailed if the data directory cannot be used
          * @throws PilothouseException.LibraryMissing if the native library does not load
          */
-        suspend fun open(config: CoreConfig, platform: Platform? = null): Pilothouse {
+        suspend fun open(config: CoreConfig, platform: Platform? = null, secrets: SecretStore? = null): Pilothouse {
             var opened: Pilothouse? = null
             return try {
                 withContext(Dispatchers.IO) {
                     Library.load()
-                    val core = typed({ false }) { Core.open(config, platform?.let(::ContainedPlatform)) }
+                    val core = typed({ false }) { Core.open(config, platform?.let(::ContainedPlatform), secrets?.let(::ContainedSecrets)) }
                     Pilothouse(core).also { opened = it }
                 }
             } catch (error: Throwable) {

@@ -35,6 +35,10 @@ sealed class PilothouseException(message: String, val retryable: Boolean, val us
     class NotSubmitted internal constructor(from: CoreException.Submit) :
         PilothouseException(from.reason, from.retryable, from.userAction, from)
 
+    /** An agent is not driven from this device, or was not taken away: a refused address, or no store of secrets. */
+    class NotDriven internal constructor(from: CoreException.Direct) :
+        PilothouseException(from.reason, from.retryable, from.userAction, from)
+
     /** A question was not answered: not held here and the host is away, or there is no such thing. */
     class QueryFailed internal constructor(from: CoreException.Query) :
         PilothouseException(from.reason, from.retryable, from.userAction, from)
@@ -78,6 +82,7 @@ internal fun CoreException.typed(): PilothouseException = when (this) {
     is CoreException.Open -> PilothouseException.OpenFailed(this)
     is CoreException.Pairing -> PilothouseException.PairingFailed(this)
     is CoreException.Submit -> PilothouseException.NotSubmitted(this)
+    is CoreException.Direct -> PilothouseException.NotDriven(this)
     is CoreException.Query -> PilothouseException.QueryFailed(this)
     is CoreException.Invalid -> PilothouseException.Invalid(reason, userAction, this)
 }

@@ -9,6 +9,9 @@ import kotlinx.coroutines.withTimeout
 import kotlinx.coroutines.withTimeoutOrNull
 import org.junit.jupiter.api.Assertions.fail
 import java.io.File
+import java.net.InetAddress
+import java.net.ServerSocket
+import java.net.Socket
 import java.net.URI
 import java.net.http.HttpClient
 import java.net.http.HttpRequest
@@ -138,6 +141,50 @@ internal class Model(dir: Path) {
     }
 }
 
+/** A private home of codex that speaks to the scripted model. */
+private fun codexHome(dir: Path, model: Model): Path = dir.createDirectories().apply {
+    resolve("config.toml").writeText(
+        """
+        model = "gpt-5.5"
+        model_provider = "local"
+        check_for_update_on_startup = false
+        [model_providers.local]
+        name = "local"
+        base_url = "http://127.0.0.1:${model.port}/v1"
+        wire_api = "responses"
+        env_key = "LOCAL_KEY"
+        [analytics]
+        enabled = false
+        """.trimIndent(),
+    )
+}
+
+/** A real codex as its person starts it for others: on a WebSocket of this machine's loopback, behind a token, known to no host. */
+internal class CodexElsewhere(dir: Path, model: Model, token: String) {
+    val workspace: Path = dir.resolve("workspace").createDirectories()
+    val port: Int = ServerSocket(0, 0, InetAddress.getLoopbackAddress()).use { it.localPort }
+    val process: Program
+
+    init {
+        val tokenFile = dir.resolve("token").apply { writeText(token) }
+        val home = codexHome(dir.resolve("codex-home"), model)
+        process = Program(
+            "codex-elsewhere",
+            dir,
+            listOf(
+                given("PILOTHOUSE_CODEX"), "app-server", "--listen", "ws://127.0.0.1:$port",
+                "--ws-auth", "capability-token", "--ws-token-file", "$tokenFile",
+            ),
+            mapOf("CODEX_HOME" to "$home", "LOCAL_KEY" to "local", "TMPDIR" to "/var/tmp", "HOME" to "$dir"),
+        )
+        val deadline = System.nanoTime() + PATIENCE.inWholeNanoseconds
+        while (runCatching { Socket("127.0.0.1", port).close() }.isFailure) {
+            check(System.nanoTime() < deadline) { "codex does not listen" }
+            Thread.sleep(20)
+        }
+    }
+}
+
 /** The real host, with real codex that speaks to the scripted model. */
 internal class Host(dir: Path, model: Model) {
     private val bin = given("PILOTHOUSE_BIN")
@@ -146,22 +193,8 @@ internal class Host(dir: Path, model: Model) {
     val process: Program
 
     init {
-        val codexHome = dir.resolve("codex-home").createDirectories()
+        val codexHome = codexHome(dir.resolve("codex-home"), model)
         val home = dir.resolve("home").createDirectories()
-        codexHome.resolve("config.toml").writeText(
-            """
-            model = "gpt-5.5"
-            model_provider = "local"
-            check_for_update_on_startup = false
-            [model_providers.local]
-            name = "local"
-            base_url = "http://127.0.0.1:${model.port}/v1"
-            wire_api = "responses"
-            env_key = "LOCAL_KEY"
-            [analytics]
-            enabled = false
-            """.trimIndent(),
-        )
         val config = dir.resolve("host.toml")
         config.writeText(
             """
