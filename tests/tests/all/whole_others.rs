@@ -1,10 +1,7 @@
 //! What is done with a thread as a whole, end to end on real Claude Code and real pi.
 
 use crate::whole::{fork, held, next_life, prompt, talk};
-use pilothouse_domain::{
-    CapabilityFlag, Mode, Refusal, RunStatus,
-    command::{CommandBody, ForkWorkspace},
-};
+use pilothouse_domain::{Mode, Refusal, RunStatus, command::CommandBody};
 use pilothouse_engine::{Page, Query, RowContent, TimelineRow};
 use pilothouse_tests::{Setup, World};
 use serde_json::json;
@@ -46,23 +43,9 @@ fn goes_back_and_on(mut world: World, agent: &str, model: &str) {
     talk(&device, copy, 1, "five");
     talk(&device, thread, 5, "six");
     assert_eq!(held(&world, &marks), [6, 2, 1, 3, 1, 1]);
-    let early = device.submit(
-        None,
-        CommandBody::ThreadFork {
-            title: "earlier".to_owned(),
-            source: thread,
-            run: Some(first),
-            workspace: ForkWorkspace::SameTree,
-        },
-    );
-    if agent == "claude" {
-        let Refusal::Unsupported { capability, .. } = device.refused(&early) else {
-            panic!("Claude Code copies whole conversations only")
-        };
-        assert_eq!(capability, CapabilityFlag::ForkFromTurn);
-    } else {
-        device.accepted(&early);
-    }
+    let early = fork(&device, thread, Some(first));
+    talk(&device, early, 1, "early");
+    assert_eq!(held(&world, &marks), [7, 2, 1, 3, 1, 1]);
 
     let page = device.core().query(Query::Models {
         host: world.host.id(),
