@@ -105,9 +105,11 @@ impl LedgerTx<'_> {
         more: &[&str],
         body: &StoredBody,
     ) -> Result<()> {
+        let thread = self.number(thread)?;
         for text in more.iter().filter(|text| !text.is_empty()) {
             let ends_at = open_text::extent(self.db(), item)?.map_or(0, |(ends_at, _)| ends_at);
-            self.append_open_text(item, thread, ends_at, text)?;
+            // All of it, also beyond the cap: the body is over what was saved before and this.
+            open_text::append(self.db(), thread, item, ends_at, text, u64::MAX)?;
         }
         open_text::seal(self.db(), item, body)
     }

@@ -318,3 +318,36 @@ fn a_long_text_is_sealed_where_it_lies_and_read_by_its_hash() {
         "{wrong:?}"
     );
 }
+
+#[test]
+fn a_text_over_the_cap_is_sealed_with_what_followed_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let piece = "0123456789abcdef".repeat(256 * 1024 / 16);
+    let more = ["and ", &piece[1..], "the end"];
+    let (body, before) = store
+        .transaction(
+            |tx| {
+                for n in 0..=limits::ITEM_TEXT / piece.len() {
+                    tx.append_open_text(item_id(1), thread(1), (n * piece.len()) as u64, &piece)?;
+                }
+                let before = tx.open_text(item_id(1))?.unwrap();
+                let body = tx
+                    .bindings("agent", thread(1))
+                    .streamed_with(item_id(1), &more);
+                let Some(Body::Stored(body)) = body else {
+                    panic!("{body:?}");
+                };
+                tx.seal_open_text(item_id(1), thread(1), &more, &body)?;
+                Ok::<_, StoreError>((body, before))
+            },
+            Durability::Lazy,
+        )
+        .unwrap();
+    let whole = before.text + &more.concat();
+    assert_eq!(before.dropped, piece.len() as u64);
+    assert_eq!(body.dropped, before.dropped);
+    assert_eq!(body.bytes, whole.len() as u64);
+    let read = store.blob(body.hash, 0, whole.len()).unwrap().unwrap();
+    assert!(read == whole.as_bytes());
+}
