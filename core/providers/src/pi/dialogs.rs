@@ -219,6 +219,8 @@ fn permission(home: &NativeId, frame: &Value, tools: &mut Tools) -> Asked {
     let mut whole = Whole(true);
     let mut subject = Subject {
         cwd: text_of(&asked, "cwd"),
+        reason: text_of(&asked, "place")
+            .and_then(|place| whole.text(format!("the path leads to {place}"))),
         ..Subject::default()
     };
     let mut rest = input.clone();
@@ -246,7 +248,7 @@ fn permission(home: &NativeId, frame: &Value, tools: &mut Tools) -> Asked {
             subject.changes.extend(change);
             (
                 RequestKind::FileChange,
-                "any change of this file by this tool",
+                "any change by this tool of the file at this path",
             )
         }
         _ => (RequestKind::Tool, "this tool with exactly these arguments"),
@@ -260,9 +262,22 @@ fn permission(home: &NativeId, frame: &Value, tools: &mut Tools) -> Asked {
     }
     subject.text = whole.text(texts.join("\n")).filter(|text| !text.is_empty());
     subject.incomplete |= !whole.0;
-    let answers = Answers::Decisions(decisions("this", Some(session)));
+    // Where it is not known which file it is, nothing is allowed but this once.
+    let session = Some(session).filter(|_| asked.get("once") != Some(&Value::Bool(true)));
+    let answers = Answers::Decisions(decisions("this", session));
     subject.options = answers.options();
-    let unknown = has_unknown(&asked, &[&["tool", "call", "input", "cwd", "overwrites"]]);
+    let unknown = has_unknown(
+        &asked,
+        &[&[
+            "tool",
+            "call",
+            "input",
+            "cwd",
+            "overwrites",
+            "place",
+            "once",
+        ]],
+    );
     Asked {
         opened: opened(home, kind, subject, unknown, answers),
         call,

@@ -3,8 +3,10 @@
 // It asks by one of pi's own dialogs, whose text is the call as pi would run it, as JSON. The answer is JSON, too. It is
 // strict where it cannot know: whatever it does not know asks, and where it cannot ask, the tool is blocked.
 import { VERSION } from "@earendil-works/pi-coding-agent";
-import { existsSync, realpathSync } from "node:fs";
+import { existsSync, lstatSync, realpathSync } from "node:fs";
+import { homedir } from "node:os";
 import { dirname, join, relative, isAbsolute, resolve, sep } from "node:path";
+import { fileURLToPath } from "node:url";
 
 const NAME = "pilothouse-gate";
 // Tools of pi that only look.
@@ -14,6 +16,9 @@ const CHANGES = new Set(["edit", "write"]);
 const MODES = new Set(["read_only", "ask", "auto_edit", "full_access"]);
 // Places in a workspace whose files others run.
 const RUN_BY_OTHERS = new Set([".git", ".pi"]);
+// What pi reads as a blank in a path, and what may be no path at all.
+const BLANKS = /[\u00A0\u2000-\u200A\u202F\u205F\u3000]/g;
+const SCHEME = /^[a-z][a-z0-9+.-]*:/i;
 
 export default function gate(pi) {
 	let mode = "ask";
@@ -58,21 +63,24 @@ export default function gate(pi) {
 		const tool = event.toolName;
 		if (LOOKS.has(tool) || mode === "full_access") return undefined;
 		if (mode === "read_only") return blocked(`\`${tool}\` was not run: this thread may only look.`);
-		if (mode === "auto_edit" && CHANGES.has(tool) && isInside(event.input?.path, ctx.cwd)) return undefined;
 		// What is asked is what runs: later extensions may not change it.
 		freeze(event.input);
-		const key = sessionKey(tool, event.input, ctx.cwd);
-		if (allowed.has(key)) return undefined;
+		const file = CHANGES.has(tool) ? opened(event.input?.path, ctx.cwd) : undefined;
+		const place = file === undefined ? undefined : leadsTo(file);
+		if (mode === "auto_edit" && isInside(place, ctx.cwd)) return undefined;
+		const key = sessionKey(tool, event.input, ctx.cwd, place);
+		if (key !== undefined && allowed.has(key)) return undefined;
 		if (!ctx.hasUI) return blocked("nobody can be asked; nothing was done.");
 		const asked = { tool, call: event.toolCallId, input: event.input, cwd: ctx.cwd };
-		if (tool === "write" && typeof event.input?.path === "string" && existsSync(resolve(ctx.cwd, event.input.path))) {
-			asked.overwrites = true;
-		}
+		if (tool === "write" && file !== undefined && existsSync(file)) asked.overwrites = true;
+		// Where it is not the place that the path seems to name, that is said.
+		if (place !== undefined && place !== resolve(realpathSync(ctx.cwd), event.input.path)) asked.place = place;
+		if (key === undefined) asked.once = true;
 		const signal = ctx.signal;
 		const answer = await ctx.ui.input(NAME, JSON.stringify(asked), signal ? { signal } : undefined);
 		const { decision, reason } = read(answer);
 		if (decision === "allow") return undefined;
-		if (decision === "allow_session") {
+		if (decision === "allow_session" && key !== undefined) {
 			allowed.add(key);
 			return undefined;
 		}
@@ -98,27 +106,45 @@ function read(answer) {
 	}
 }
 
-// What `allow_session` allows: the same command, the same file for the same tool, or the same call.
-function sessionKey(tool, input, cwd) {
+// What `allow_session` allows: the same command, the same path for the same tool while it leads to the same place, or the
+// same call. `undefined` where it is not known what that would be.
+function sessionKey(tool, input, cwd, place) {
 	if (tool === "bash") return JSON.stringify([tool, cwd, input?.command, input?.timeout ?? null]);
-	if (CHANGES.has(tool)) return JSON.stringify([tool, resolve(cwd, String(input?.path))]);
+	if (CHANGES.has(tool)) return place === undefined ? undefined : JSON.stringify([tool, cwd, input.path, place]);
 	return JSON.stringify([tool, cwd, input]);
 }
 
-// Whether a file, as the links stand now, lies in the workspace and is none that others run.
-function isInside(path, cwd) {
-	if (typeof path !== "string" || path === "" || path.startsWith("~") || path.startsWith("@")) return false;
-	let there = resolve(cwd, path);
-	let rest = "";
-	while (!existsSync(there)) {
-		const above = dirname(there);
-		if (above === there) return false;
-		rest = join(there.slice(above.length).replace(/^[\\/]+/, ""), rest);
-		there = above;
+// The file that pi's tools open for a path, as pi 1.6.0 reads paths (its utils/paths.js). `undefined` where that is not known.
+function opened(path, cwd) {
+	if (typeof path !== "string" || path === "") return undefined;
+	let plain = path.replace(BLANKS, " ");
+	if (plain.startsWith("@")) plain = plain.slice(1);
+	if (plain === "~" || plain.startsWith("~/")) return join(homedir(), plain.slice(1));
+	if (!SCHEME.test(plain)) return resolve(cwd, plain);
+	try {
+		return /^file:\/\//.test(plain) ? resolve(fileURLToPath(plain)) : undefined;
+	} catch {
+		return undefined;
 	}
-	const inner = relative(realpathSync(cwd), join(realpathSync(there), rest));
+}
+
+// The place of a file, as the links stand now. `undefined` where they lead nowhere, or it cannot be seen.
+function leadsTo(file) {
+	try {
+		let there = file;
+		while (lstatSync(there, { throwIfNoEntry: false }) === undefined) there = dirname(there);
+		return join(realpathSync(there), relative(there, file));
+	} catch {
+		return undefined;
+	}
+}
+
+// Whether a place lies in the workspace and is none whose files others run.
+function isInside(place, cwd) {
+	if (place === undefined) return false;
+	const inner = relative(realpathSync(cwd), place);
 	return inner !== "" && !isAbsolute(inner) && inner !== ".." && !inner.startsWith(`..${sep}`)
-		&& !inner.split(sep).some((name) => RUN_BY_OTHERS.has(name));
+		&& !inner.split(sep).some((name) => RUN_BY_OTHERS.has(name.toLowerCase()));
 }
 
 function freeze(value) {

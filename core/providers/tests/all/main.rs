@@ -48,6 +48,7 @@ mod opencode_whole;
 mod pi_dialogs;
 mod pi_hostile;
 mod pi_misbehaving;
+mod pi_paths;
 mod pi_real;
 mod pi_recordings;
 mod pi_unasked;
