@@ -34,17 +34,7 @@ impl Agent {
         let setup = Setup::new();
         match self {
             Self::Claude => setup.claude().start(),
-            // What codex keeps behind switches: questions outside its plan mode, todo lists, subagents.
-            Self::Codex => setup
-                .codex_arguments(&[
-                    "--enable",
-                    "default_mode_request_user_input",
-                    "--enable",
-                    "multi_agent_v2",
-                    "-c",
-                    "tools.update_plan.enabled=true",
-                ])
-                .start(),
+            Self::Codex => setup.codex_arguments(self.arguments()).start(),
             Self::Opencode => setup.opencode().start(),
             Self::Pi => {
                 let world = setup.pi(&[]).start();
@@ -54,6 +44,22 @@ impl Agent {
                     .expect("an extension for pi");
                 world
             }
+        }
+    }
+
+    /// What its server is started with beside the usual: what codex keeps behind switches (questions outside its plan mode, todo
+    /// lists, subagents).
+    pub(crate) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Codex => &[
+                "--enable",
+                "default_mode_request_user_input",
+                "--enable",
+                "multi_agent_v2",
+                "-c",
+                "tools.update_plan.enabled=true",
+            ],
+            _ => &[],
         }
     }
 

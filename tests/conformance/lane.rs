@@ -1,22 +1,26 @@
 //! A host with one agent, a paired device and the agent's scripted model: what the steps of one agent are played on.
 
-use crate::agent::Agent;
+use crate::{
+    agent::Agent,
+    way::{Between, Way},
+};
 use pilothouse_domain::{
-    CapabilityFlag, CapabilityValue, CommandBody, Mode, Refusal, Row, RunId, ThreadId,
+    CapabilityFlag, CapabilityValue, CommandBody, Mode, Refusal, Row, RunId, ThreadId, TurnItem,
     capability::CapabilitySet,
     request::OptionEffect,
     thread::{Delivery, Selection},
 };
 use pilothouse_engine::{InboxRow, RowContent, Ticket, TicketOutcome, TimelineRow};
-use pilothouse_tests::{Device, World, process, until};
+use pilothouse_tests::{Device, LedgerDir, World, until};
 use serde_json::{Value, json};
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 /// What the steps of one agent are played on.
 pub(crate) struct Lane {
     pub(crate) agent: Agent,
     // Dropped before its host.
     pub(crate) device: Device,
+    between: Between,
     pub(crate) world: World,
     threads: Vec<ThreadId>,
     scripts: u32,
@@ -29,12 +33,13 @@ pub(crate) struct Prompt {
 }
 
 impl Lane {
-    pub(crate) fn start(agent: Agent) -> Self {
-        let world = agent.world();
-        let device = world.device("phone");
+    pub(crate) fn start(agent: Agent, way: Way) -> Self {
+        let mut world = agent.world();
+        let (between, device) = Between::start(way, agent, &mut world);
         Self {
             agent,
             device,
+            between,
             world,
             threads: Vec::new(),
             scripts: 0,
@@ -57,7 +62,7 @@ impl Lane {
         };
         let body = CommandBody::ThreadCreate {
             title: format!("with {}", self.agent.name()),
-            workspace: "demo".into(),
+            workspace: self.between.workspace(),
             selection,
         };
         let ticket = self.device.submit(None, body);
@@ -124,10 +129,7 @@ impl Lane {
     /// Waits until what was said is with the agent.
     pub(crate) fn handed_over(&self, thread: ThreadId, text: &str) {
         until("the message to be handed over", || {
-            let rows = self
-                .world
-                .host
-                .ledger(|ledger| ledger.consistent(|reads| reads.tail_rows(thread, 1 << 20)));
+            let rows = self.ledger().rows(thread);
             let said = rows.iter().find_map(|row| match row {
                 Row::Message(message) if message.text.preview() == text => Some(&message.delivery),
                 _ => None,
@@ -202,42 +204,49 @@ impl Lane {
         marks.collect()
     }
 
+    /// The ledger whose threads the device shows.
+    pub(crate) fn ledger(&self) -> LedgerDir {
+        self.between.ledger(&self.world, &self.device)
+    }
+
+    /// As [`Between::verify`].
+    pub(crate) fn verify(&self) {
+        self.between.verify(&self.world, &self.device);
+    }
+
+    /// As [`Between::unasked`].
+    pub(crate) fn unasked(&self) -> Vec<(ThreadId, TurnItem)> {
+        self.between.unasked(&self.world, &self.device)
+    }
+
+    /// As [`Between::life`].
+    pub(crate) fn life(&self) -> &'static str {
+        self.between.life()
+    }
+
     /// The agent's processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        let mut pids = self.world.host.outliving();
-        pids.extend(self.world.host.agents());
-        pids.sort_unstable();
-        pids.dedup();
-        pids
+        self.between.processes(&self.world)
     }
 
-    /// SIGKILL to the agent's processes and all that they started.
-    pub(crate) fn kill_agent(&self) -> Vec<u32> {
-        let pids = self.processes();
-        assert!(!pids.is_empty(), "the agent runs");
-        for pid in &pids {
-            let group = format!("-{pid}");
-            let _ = Command::new("kill").args(["-9", "--", &group]).status();
-            process::gone(*pid);
-        }
-        pids
+    /// Those that live on when their host is killed.
+    pub(crate) fn outliving(&self) -> Vec<u32> {
+        self.between.outliving(&self.world)
     }
 
-    /// SIGKILL to the host, and another life of it.
+    /// As [`Between::kill_agent`].
+    pub(crate) fn kill_agent(&mut self) -> Vec<u32> {
+        self.between.kill_agent(&self.world)
+    }
+
+    /// As [`Between::next_life`].
     pub(crate) fn next_life(&mut self) {
-        let bound: Vec<u32> = {
-            let outliving = self.world.host.outliving();
-            let agents = self.world.host.agents().into_iter();
-            agents.filter(|pid| !outliving.contains(pid)).collect()
-        };
-        self.world.host.kill_9();
-        for pid in bound {
-            process::gone(pid);
+        let reopened = self.between.next_life(&mut self.world, &mut self.device);
+        if reopened {
+            for &thread in &self.threads {
+                self.device.watch(thread);
+            }
         }
-        self.device.offline();
-        self.world.host.restart();
-        self.device.network_changes();
-        self.device.synchronised();
     }
 
     /// What the agent is declared to be able to, as the session of the newest thread that has one says.
@@ -246,7 +255,7 @@ impl Lane {
             .iter()
             .rev()
             .find_map(|&thread| {
-                self.world.host.ledger(|ledger| {
+                self.ledger().read(|ledger| {
                     ledger.consistent(|reads| Ok(reads.snapshot(thread)?.state.session))
                 })
             })

@@ -23,13 +23,15 @@ mod page;
 mod play;
 mod steps;
 mod table;
+mod way;
 
 use agent::Agent;
 use play::Options;
 use std::{path::PathBuf, process::ExitCode};
 use table::Table;
+use way::Way;
 
-const USAGE: &str = "usage: pilothouse-conformance [--agent NAME[@VERSION]]… [--step NAME]… [--jobs N] --date YYYY-MM-DD --docs DIR --logs DIR [--check | --keep]";
+const USAGE: &str = "usage: pilothouse-conformance [--agent NAME[@VERSION]]… [--via host|remote|direct]… [--step NAME]… [--jobs N] --date YYYY-MM-DD --docs DIR --logs DIR [--check | --keep]";
 
 /// What comes of the run's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +99,7 @@ fn parse(words: &[String]) -> Result<(Options, PathBuf, Then), String> {
         match word.as_str() {
             "--check" => then = Then::Check,
             "--keep" => then = Then::Keep,
-            "--agent" | "--step" | "--jobs" | "--date" | "--docs" | "--logs" => {
+            "--agent" | "--via" | "--step" | "--jobs" | "--date" | "--docs" | "--logs" => {
                 let value = words.next().ok_or(USAGE)?;
                 match word.as_str() {
                     "--agent" => {
@@ -106,6 +108,7 @@ fn parse(words: &[String]) -> Result<(Options, PathBuf, Then), String> {
                             Agent::named(name).ok_or_else(|| format!("no agent `{name}`"))?;
                         options.agents.push(agent);
                     }
+                    "--via" => options.ways.push(Way::named(value).ok_or(USAGE)?),
                     "--step" => options.steps.push(value.clone()),
                     "--jobs" => options.jobs = value.parse().map_err(|_| USAGE)?,
                     "--date" => options.date.clone_from(value),
@@ -118,6 +121,9 @@ fn parse(words: &[String]) -> Result<(Options, PathBuf, Then), String> {
     }
     if options.agents.is_empty() {
         options.agents = Agent::ALL.to_vec();
+    }
+    if options.ways.is_empty() {
+        options.ways = Way::ALL.to_vec();
     }
     let docs = docs.ok_or(USAGE)?;
     Ok((options, docs, then))

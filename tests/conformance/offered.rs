@@ -1,7 +1,7 @@
 //! What an agent does not offer at all, each with where that was seen. A row holds only as long as the run agrees: the agent
 //! gives its model no such tool, and its host does not declare that it can.
 
-use crate::agent::Agent;
+use crate::{agent::Agent, way::Way};
 
 /// A step that has nothing to be played on.
 pub(crate) struct NotOffered {
@@ -53,8 +53,8 @@ const TABLE: &[NotOffered] = &[
     },
 ];
 
-/// The row for a step of an agent.
-pub(crate) fn row(agent: Agent, step: &str) -> Option<&'static NotOffered> {
+/// The row for a step of an agent that is reached so.
+pub(crate) fn row(agent: Agent, _way: Way, step: &str) -> Option<&'static NotOffered> {
     TABLE
         .iter()
         .find(|row| row.agent == agent && row.step == step)

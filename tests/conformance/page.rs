@@ -14,6 +14,9 @@ Written by `scripts/conformance`, which plays one story with each real agent, th
 the scripted model of `tests/model`. A step passes only if the device shows what it must *and* it really happened: the file is on
 disk, the words are in the model's log, the process is there or gone. Change nothing here by hand: run the script.
 
+`via remote`: the device is at another ledger, which drives the host's agent as an agent of its own (decision 25). `direct`: there is
+no daemon, and the device drives the agent's server, which a person started, by a ledger of its own (decision 26).
+
 - **pass**: as it must be. **recovered by replacement**: the conversation could not be taken up, and a new one took its place.
 - **refused as declared**: the host says beforehand that the agent cannot, and refuses by a typed refusal.
 - **not offered**: the agent has nothing of the kind, as its own list of tools and the named source show.
@@ -50,10 +53,11 @@ fn head(out: &mut String, cells: Vec<String>) {
 
 fn matrix(out: &mut String, table: &Table) {
     out.push_str("\n## The matrix\n\n");
-    let names = table
-        .agents
-        .iter()
-        .map(|played| format!("{} {}", played.agent, played.version));
+    let names = table.agents.iter().map(|played| {
+        played
+            .way
+            .titled(&format!("{} {}", played.agent, played.version))
+    });
     head(
         out,
         std::iter::once("step".to_owned()).chain(names).collect(),
@@ -81,12 +85,8 @@ fn matrix(out: &mut String, table: &Table) {
 }
 
 fn control(out: &mut String, played: &Played) {
-    let Played {
-        agent,
-        version,
-        date,
-        ..
-    } = played;
+    let Played { version, date, .. } = played;
+    let agent = played.title();
     let _ = writeln!(
         out,
         "\n## How far control of {agent} reaches\n\nVersion {version}, {date}.\n"
@@ -111,7 +111,7 @@ fn control(out: &mut String, played: &Played) {
 
 fn capabilities(out: &mut String, table: &Table) {
     out.push_str("\n## What the sessions declare\n\nAs the agents' profiles have it, overridden by what a session said. What is not known is left empty, and never taken for a yes.\n\n");
-    let names = table.agents.iter().map(|played| played.agent.clone());
+    let names = table.agents.iter().map(Played::title);
     head(
         out,
         std::iter::once("flag".to_owned()).chain(names).collect(),

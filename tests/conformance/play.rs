@@ -6,7 +6,8 @@ use crate::{
     offered::{self, NotOffered},
     outcome::{Control, Ended, Line, Outcome},
     steps::{STORY, Step},
-    table::{Played, Table},
+    table::{self, Played, Table},
+    way::Way,
 };
 use pilothouse_domain::{CapabilityValue, Refusal};
 use std::{
@@ -32,6 +33,8 @@ const STACK: usize = 8 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) agents: Vec<Agent>,
+    /// How they are reached.
+    pub(crate) ways: Vec<Way>,
     /// Only these steps; all if none is named.
     pub(crate) steps: Vec<String>,
     /// Agents at a time.
@@ -55,13 +58,19 @@ pub(crate) fn all(options: &Options) -> Table {
         .unwrap_or_else(|error| panic!("{}: {error}", options.logs.display()));
     // What a step says when it fails is its reason and is left in a file; nothing is to be read twice.
     panic::set_hook(Box::new(|_| ()));
-    let waiting = Mutex::new(options.agents.clone());
+    let ways = options.ways.iter();
+    let plays = ways.flat_map(|&way| {
+        let agents = options.agents.iter();
+        let agents = agents.filter(move |&&agent| way.is_of(agent));
+        agents.map(move |&agent| (agent, way))
+    });
+    let waiting = Mutex::new(plays.collect::<Vec<_>>());
     let played = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
             scope.spawn(|| {
-                while let Some(agent) = next(&waiting) {
-                    let one = of_agent(agent, options);
+                while let Some((agent, way)) = next(&waiting) {
+                    let one = of_agent(agent, way, options);
                     played
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
@@ -72,18 +81,19 @@ pub(crate) fn all(options: &Options) -> Table {
     });
     let _ = panic::take_hook();
     let mut agents = played.into_inner().unwrap_or_else(PoisonError::into_inner);
-    agents.sort_by(|a, b| a.agent.cmp(&b.agent));
+    table::sort(&mut agents);
     Table { agents }
 }
 
-fn next(waiting: &Mutex<Vec<Agent>>) -> Option<Agent> {
+fn next(waiting: &Mutex<Vec<(Agent, Way)>>) -> Option<(Agent, Way)> {
     let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
     (!waiting.is_empty()).then(|| waiting.remove(0))
 }
 
-fn of_agent(agent: Agent, options: &Options) -> Played {
+fn of_agent(agent: Agent, way: Way, options: &Options) -> Played {
     let began = Instant::now();
-    let mut stage = Stage::new(agent, &options.logs);
+    let mut stage = Stage::new(agent, way, &options.logs);
+    let title = way.titled(agent.name());
     let mut lines = Vec::new();
     for step in STORY {
         if !options.is_whole() && !options.steps.iter().any(|name| name == step.name) {
@@ -92,8 +102,7 @@ fn of_agent(agent: Agent, options: &Options) -> Played {
         let began = Instant::now();
         let line = stage.play(step);
         println!(
-            "{:9} {:32} {:5.1} s  {}{}{}",
-            agent.name(),
+            "{title:16} {:32} {:5.1} s  {}{}{}",
             step.name,
             began.elapsed().as_secs_f32(),
             line.outcome.words(),
@@ -105,14 +114,14 @@ fn of_agent(agent: Agent, options: &Options) -> Played {
     let version = caught(|| agent.version()).unwrap_or_else(|problem| problem);
     let capabilities = stage.declared();
     println!(
-        "{:9} {version}: {} steps in {:.0} s",
-        agent.name(),
+        "{title:16} {version}: {} steps in {:.0} s",
         lines.len(),
         began.elapsed().as_secs_f32()
     );
     stage.end();
     Played {
         agent: agent.name().to_owned(),
+        way,
         version,
         date: options.date.clone(),
         lines,
@@ -136,6 +145,7 @@ fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 /// Where one agent's steps are played.
 struct Stage<'a> {
     agent: Agent,
+    way: Way,
     logs: &'a Path,
     /// `None` before the first step, and after one that failed.
     lane: Option<Lane>,
@@ -144,9 +154,10 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(agent: Agent, logs: &'a Path) -> Self {
+    fn new(agent: Agent, way: Way, logs: &'a Path) -> Self {
         Self {
             agent,
+            way,
             logs,
             lane: None,
             late: Vec::new(),
@@ -156,13 +167,13 @@ impl<'a> Stage<'a> {
     fn play(&mut self, step: &'static Step) -> Line {
         let lane = match self.lane.take() {
             Some(lane) => Ok(lane),
-            None => caught(|| Lane::start(self.agent)),
+            None => caught(|| Lane::start(self.agent, self.way)),
         };
         let lane = match lane {
             Ok(lane) => lane,
             Err(problem) => return self.failed(step, &problem, None),
         };
-        let absent = offered::row(self.agent, step.name);
+        let absent = offered::row(self.agent, self.way, step.name);
         let (send, receive) = mpsc::channel();
         let work = move || {
             let mut lane = lane;
@@ -170,6 +181,8 @@ impl<'a> Stage<'a> {
                 Some(row) => absence(&mut lane, step, row),
                 None => {
                     let ended = (step.play)(&mut lane);
+                    let unasked = lane.unasked();
+                    assert!(unasked.is_empty(), "taken for unasked: {unasked:?}");
                     judged(&lane, step, ended)
                 }
             });
@@ -197,11 +210,9 @@ impl<'a> Stage<'a> {
 
     /// What is left of a step that failed: a line, and in a file what was there instead.
     fn failed(&self, step: &Step, problem: &str, lane: Option<&Lane>) -> Line {
-        let dir = self.logs.join(format!(
-            "{}-{}",
-            self.agent.name(),
-            step.name.replace(' ', "-")
-        ));
+        let title = self.way.titled(self.agent.name());
+        let dir = format!("{title}-{}", step.name).replace(' ', "-");
+        let dir = self.logs.join(dir);
         let _ = fs::create_dir_all(&dir);
         let _ = fs::write(dir.join("problem.txt"), problem);
         if let Some(lane) = lane {

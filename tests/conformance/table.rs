@@ -1,6 +1,6 @@
 //! The table of what came out, as it is kept in docs/agents.json.
 
-use crate::outcome::Line;
+use crate::{outcome::Line, way::Way};
 use pilothouse_domain::CapabilityValue;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, io::ErrorKind, path::Path};
@@ -18,6 +18,8 @@ pub(crate) struct Table {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Played {
     pub(crate) agent: String,
+    #[serde(default)]
+    pub(crate) way: Way,
     pub(crate) version: String,
     pub(crate) date: String,
     pub(crate) lines: Vec<Line>,
@@ -45,16 +47,17 @@ impl Table {
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    pub(crate) fn of(&self, agent: &str) -> Option<&Played> {
-        self.agents.iter().find(|played| played.agent == agent)
+    /// What came out with the same agent, reached the same way.
+    fn of(&self, other: &Played) -> Option<&Played> {
+        let mut agents = self.agents.iter();
+        agents.find(|played| (&played.agent, played.way) == (&other.agent, other.way))
     }
 
     /// It with newer agents in place of the same ones.
     pub(crate) fn with(mut self, newer: Self) -> Self {
-        self.agents
-            .retain(|played| newer.of(&played.agent).is_none());
+        self.agents.retain(|played| newer.of(played).is_none());
         self.agents.extend(newer.agents);
-        self.agents.sort_by(|a, b| a.agent.cmp(&b.agent));
+        sort(&mut self.agents);
         self
     }
 
@@ -62,8 +65,8 @@ impl Table {
     pub(crate) fn changes(&self, now: &Self, whole: bool) -> Vec<String> {
         let mut changes = Vec::new();
         for played in &now.agents {
-            let name = &played.agent;
-            let Some(known) = self.of(name) else {
+            let name = &played.title();
+            let Some(known) = self.of(played) else {
                 changes.push(format!("{name}: new"));
                 continue;
             };
@@ -114,14 +117,28 @@ impl Table {
     }
 }
 
+impl Played {
+    /// The agent and how it is reached, for reading.
+    pub(crate) fn title(&self) -> String {
+        self.way.titled(&self.agent)
+    }
+}
+
+/// Those that are reached by their host first.
+pub(crate) fn sort(agents: &mut [Played]) {
+    agents.sort_by(|a, b| (a.way, &a.agent).cmp(&(b.way, &b.agent)));
+}
+
 /// What came out with one agent, a step and a flag on a line each, so that a change is a line.
 fn text(played: &Played) -> Result<String, serde_json::Error> {
     let Played {
         agent,
+        way,
         version,
         date,
         ..
     } = played;
+    let way = way.name();
     let lines: Result<Vec<String>, _> = played.lines.iter().map(serde_json::to_string).collect();
     let known = played.capabilities.iter();
     let known = known.filter(|(_, value)| **value != CapabilityValue::Unknown);
@@ -129,7 +146,7 @@ fn text(played: &Played) -> Result<String, serde_json::Error> {
         .map(|(flag, value)| Ok(format!("\"{flag}\": {}", serde_json::to_string(value)?)))
         .collect();
     Ok(format!(
-        "{{\"agent\": \"{agent}\", \"version\": {}, \"date\": \"{date}\", \"lines\": [\n  {}\n], \"capabilities\": {{\n  {}\n}}}}",
+        "{{\"agent\": \"{agent}\", \"way\": \"{way}\", \"version\": {}, \"date\": \"{date}\", \"lines\": [\n  {}\n], \"capabilities\": {{\n  {}\n}}}}",
         serde_json::to_string(version)?,
         lines?.join(",\n  "),
         flags?.join(",\n  ")

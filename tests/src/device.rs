@@ -2,6 +2,7 @@
 
 use crate::{
     host::Host,
+    ledger_dir::LedgerDir,
     seen::{Board, Seen, Timeline},
     until::patience,
 };
@@ -71,12 +72,21 @@ impl Device {
 
     /// A new device, paired with a host through this address, and caught up with it.
     pub fn pair(dir: &Path, name: &str, host: &Host, through: Option<SocketAddr>) -> Self {
-        let device = Self::open(dir, name, host.id());
-        let code = host.pairing_code(through);
-        let paired = device.block(device.core().pair(&code));
-        assert_eq!(paired, Ok(host.id()), "{name} pairs");
+        Self::pair_by(dir, name, host.id(), &host.pairing_code(through))
+    }
+
+    /// The same, by a host's pairing code.
+    pub fn pair_by(dir: &Path, name: &str, host: HostId, code: &str) -> Self {
+        let device = Self::open(dir, name, host);
+        let paired = device.block(device.core().pair(code));
+        assert_eq!(paired, Ok(host), "{name} pairs");
         device.synchronised();
         device
+    }
+
+    /// The ledger of an agent that it drives itself.
+    pub fn own_ledger(&self) -> LedgerDir {
+        LedgerDir::new(&self.dir.join("direct").join(self.host.to_string()))
     }
 
     /// A new device that drives an agent's server itself, with no daemon.
@@ -99,6 +109,12 @@ impl Device {
         self.close();
         drop(self);
         Self::open(&dir, &name, host)
+    }
+
+    /// The same in place; the threads that were opened are not opened again.
+    pub fn reopen_here(&mut self) {
+        self.close();
+        *self = Self::open(&self.dir, &self.name, self.host);
     }
 
     /// Closes it.
@@ -545,8 +561,13 @@ impl Device {
 
     /// Waits until a thread's digest is that of the host's log.
     pub fn same_as(&self, host: &Host, thread: ThreadId) {
+        self.same_as_in(&host.ledger_dir(), thread);
+    }
+
+    /// Waits until a thread's digest is that of a ledger's log.
+    pub fn same_as_in(&self, ledger: &LedgerDir, thread: ThreadId) {
         crate::until(&format!("{} to have the host's digest", self.name), || {
-            let (own, theirs) = (self.digest(thread), host.digest(thread));
+            let (own, theirs) = (self.digest(thread), ledger.digest(thread));
             if own.as_ref() == Ok(&theirs) {
                 Ok(())
             } else {

@@ -1,6 +1,12 @@
 //! A ledger in this process whose only agent is a far host's.
 
-use crate::{host::Host, until};
+use crate::{
+    device::Device,
+    host::Host,
+    ledger_dir::LedgerDir,
+    near::{self, NearFacts},
+    until,
+};
 use pilothouse_domain::{
     AgentName, AttemptId, Command, CommandBody, CommandId, DeviceId, DispatchMode, Mode, Outcome,
     Policy, Row, RunId, Scope, ThreadId, ThreadState, WorkspaceId, policy::AgentPolicy,
@@ -12,6 +18,7 @@ use pilothouse_providers::contract::ProviderAdapter;
 use pilothouse_wire::{
     connect::Connector,
     identity::{DeviceIdentity, FileKey},
+    message::{AgentInfo, AgentReadiness},
     offer::PairingOffer,
     opening,
 };
@@ -34,12 +41,20 @@ pub struct Here {
     adapter: Arc<dyn ProviderAdapter>,
     runtime: Runtime,
     dir: PathBuf,
+    agent: AgentName,
+    workspace: WorkspaceId,
     commands: AtomicU64,
 }
 
 impl Here {
-    /// Pairs with a host and opens a ledger that drives that host's codex in workspace `demo`.
+    /// Pairs with a host and opens a ledger that drives that host's codex in workspace `demo`; here it is [`FAR`] in `there`.
     pub fn start(dir: &Path, host: &Host) -> Self {
+        Self::driving("codex", dir, host, (FAR, "there"))
+    }
+
+    /// Pairs with a host and opens a ledger that drives an agent of that host in workspace `demo`, with names of agent and
+    /// workspace here.
+    pub fn driving(agent: &str, dir: &Path, host: &Host, here: (&str, &str)) -> Self {
         std::fs::create_dir_all(dir).expect("a directory");
         let runtime = Runtime::new().expect("a runtime");
         let key = FileKey::load_or_create(&dir.join(FileKey::FILE)).expect("a key");
@@ -51,19 +66,20 @@ impl Here {
                 .await
                 .expect("it pairs");
             let far = FarHost::connect(connector, offer.addresses, "here");
-            far.agent("codex".into(), "demo".into())
-                .await
-                .expect("the host has codex")
+            let agent = far.agent(agent.into(), "demo".into()).await;
+            agent.unwrap_or_else(|error| panic!("{error}"))
         });
-        let mut here = Self {
+        let mut started = Self {
             ledger: None,
             adapter: Arc::new(adapter),
             runtime,
             dir: dir.to_owned(),
+            agent: here.0.into(),
+            workspace: here.1.into(),
             commands: AtomicU64::new(0),
         };
-        here.open();
-        here
+        started.open();
+        started
     }
 
     fn open(&mut self) {
@@ -85,12 +101,12 @@ impl Here {
             dir: self.dir.join("ledger"),
             policy: Policy {
                 version: 1,
-                agents: BTreeMap::from([(AgentName::from(FAR), policy)]),
-                workspaces: vec![WorkspaceId::from("there")],
+                agents: BTreeMap::from([(self.agent.clone(), policy)]),
+                workspaces: vec![self.workspace.clone()],
                 default_mode: Mode::Ask,
             },
-            agents: BTreeMap::from([(AgentName::from(FAR), spec)]),
-            workspaces: BTreeMap::from([(WorkspaceId::from("there"), self.dir.clone())]),
+            agents: BTreeMap::from([(self.agent.clone(), spec)]),
+            workspaces: BTreeMap::from([(self.workspace.clone(), self.dir.clone())]),
             wrapper: Vec::new(),
             clock: Arc::new(SystemClock),
             new_epoch: false,
@@ -110,6 +126,29 @@ impl Here {
         if let Some(ledger) = self.ledger.take() {
             self.runtime.block_on(ledger.shutdown());
         }
+    }
+
+    /// Its files.
+    pub fn ledger_dir(&self) -> LedgerDir {
+        LedgerDir::new(&self.dir.join("ledger"))
+    }
+
+    /// A device of its own, which reaches it as it does a host.
+    ///
+    /// # Panics
+    /// It has been reopened.
+    pub fn device(&self, dir: &Path, name: &str) -> Device {
+        let info = AgentInfo {
+            name: self.agent.clone(),
+            family: self.adapter.family().to_owned(),
+            version: None,
+            readiness: AgentReadiness::Unknown,
+            modes: self.adapter.modes(),
+        };
+        let facts = NearFacts(info, self.workspace.clone());
+        let serving = near::serve(self.ledger().clone(), facts, &self.dir);
+        let (host, code) = self.runtime.block_on(serving);
+        Device::pair_by(dir, name, host, &code)
     }
 
     fn ledger(&self) -> &Ledger {
@@ -154,9 +193,9 @@ impl Here {
             None,
             CommandBody::ThreadCreate {
                 title: "from here".to_owned(),
-                workspace: "there".into(),
+                workspace: self.workspace.clone(),
                 selection: Selection {
-                    agent: FAR.into(),
+                    agent: self.agent.clone(),
                     model: None,
                     effort: None,
                     mode,

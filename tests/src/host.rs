@@ -1,7 +1,7 @@
 //! The real `pilothouse host`, as a process with a state directory of its own.
 
-use crate::process::Process;
-use pilothouse_domain::{CommandId, Digest, HostId, Outcome, Row, ThreadId, TurnItem};
+use crate::{ledger_dir::LedgerDir, process::Process};
+use pilothouse_domain::{CommandId, Digest, HostId, Outcome, ThreadId, TurnItem};
 use pilothouse_store::{LedgerReader, StoreError};
 use pilothouse_wire::offer::PairingOffer;
 use serde_json::Value;
@@ -211,14 +211,17 @@ impl Host {
             .collect()
     }
 
+    /// Its ledger's directory.
+    pub fn ledger_dir(&self) -> LedgerDir {
+        LedgerDir::new(&self.state)
+    }
+
     /// Reads the host's ledger, beside the running daemon.
     ///
     /// # Panics
     /// It cannot be read.
     pub fn ledger<T>(&self, work: impl FnOnce(&LedgerReader) -> Result<T, StoreError>) -> T {
-        let reader =
-            LedgerReader::open(&self.state).unwrap_or_else(|error| panic!("the ledger: {error}"));
-        work(&reader).unwrap_or_else(|error| panic!("the ledger: {error}"))
+        self.ledger_dir().read(work)
     }
 
     /// What the ledger keeps as a command's outcome.
@@ -228,58 +231,27 @@ impl Host {
 
     /// A thread's digest by its log alone.
     pub fn digest(&self, thread: ThreadId) -> Digest {
-        self.ledger(|ledger| {
-            ledger.consistent(|reads| {
-                let snapshot = reads.snapshot(thread)?;
-                Ok(snapshot.state.digest(&snapshot.cursor))
-            })
-        })
+        self.ledger_dir().digest(thread)
     }
 
-    /// What agents did without asking, though their threads' modes are to ask: with each thread, in the order of its log.
+    /// As [`LedgerDir::unasked`].
     pub fn unasked(&self) -> Vec<(ThreadId, TurnItem)> {
-        self.ledger(|ledger| {
-            let mut found = Vec::new();
-            for thread in ledger.threads()? {
-                found.extend(
-                    ledger
-                        .all_rows(thread)?
-                        .into_iter()
-                        .filter_map(|row| match row {
-                            Row::Item(item) if item.anomaly.is_some() => Some((thread, item)),
-                            _ => None,
-                        }),
-                );
-            }
-            Ok(found)
-        })
+        self.ledger_dir().unasked()
     }
 
-    /// As [`Host::verify_logs`]; and no agent did anything without asking that it had to ask before.
+    /// As [`LedgerDir::verify`].
     ///
     /// # Panics
     /// Something differs, or something is taken for an anomaly.
     pub fn verify(&self) {
-        self.verify_logs();
-        let unasked = self.unasked();
-        assert!(unasked.is_empty(), "taken for unasked: {unasked:#?}");
+        self.ledger_dir().verify();
     }
 
-    /// Replays every thread's log, checks its chain, and compares state, rows and summary with what was kept.
+    /// As [`LedgerDir::verify_logs`].
     ///
     /// # Panics
     /// Something differs.
     pub fn verify_logs(&self) {
-        let threads = self.ledger(|ledger| ledger.threads());
-        assert!(!threads.is_empty(), "there is nothing to verify");
-        let reader =
-            LedgerReader::open(&self.state).unwrap_or_else(|error| panic!("the ledger: {error}"));
-        for thread in threads {
-            let verified =
-                reader.consistent::<_, pilothouse_store::Difference>(|reads| reads.verify(thread));
-            if let Err(difference) = verified {
-                panic!("{difference}: {difference:#?}");
-            }
-        }
+        self.ledger_dir().verify_logs();
     }
 }

@@ -21,8 +21,10 @@ pub mod device;
 pub mod elsewhere;
 pub mod here;
 pub mod host;
+pub mod ledger_dir;
 pub mod model;
 pub mod mount;
+mod near;
 #[path = "../support/opencode_home.rs"]
 mod opencode_home;
 pub mod picture;
@@ -38,9 +40,10 @@ pub mod world;
 
 pub use cli::Cli;
 pub use device::Device;
-pub use elsewhere::OpencodeElsewhere;
+pub use elsewhere::{CodexElsewhere, Elsewhere, OpencodeElsewhere};
 pub use here::Here;
 pub use host::Host;
+pub use ledger_dir::LedgerDir;
 pub use model::Model;
 pub use proxy::Proxy;
 pub use relay::{Records, Relay};

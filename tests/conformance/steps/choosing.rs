@@ -29,7 +29,7 @@ fn select(
 
 /// The models that the agent said it has.
 fn models(lane: &Lane, thread: ThreadId) -> Vec<OfferedModel> {
-    let host = lane.world.host.id();
+    let host = lane.device.host();
     match lane.device.core().query(Query::Models { host, thread }) {
         Ok(Page::Models(models)) => models,
         other => panic!("{other:?}"),
@@ -167,7 +167,7 @@ pub(super) fn image(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
     lane.talk(thread, 1);
     let png = picture::dot(10, 20, 30);
-    let host = lane.world.host.id();
+    let host = lane.device.host();
     let hash = lane
         .device
         .core()

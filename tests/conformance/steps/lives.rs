@@ -47,7 +47,7 @@ pub(super) fn host_killed(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
     let (first, _) = lane.talk(thread, 1);
     let row = lane.asked(thread, "survive", "echo survived >> survive.txt");
-    let lives_on = lane.world.host.outliving();
+    let lives_on = lane.outliving();
     lane.next_life();
     let ended = if lives_on.is_empty() {
         lane.device.status(thread, row.request, |status| {
@@ -57,7 +57,7 @@ pub(super) fn host_killed(lane: &mut Lane) -> Ended {
         assert_eq!(lane.world.text_of("survive.txt"), None, "nobody allowed it");
         Ended::Otherwise("the agent ends with its host: what it asked is lost and said to be, and the conversation goes on".to_owned())
     } else {
-        assert_eq!(lane.world.host.outliving(), lives_on, "the agent lives on");
+        assert_eq!(lane.outliving(), lives_on, "the agent lives on");
         let waits = ids(&lane.device.seen().inbox);
         assert!(
             waits.contains(&row.request),
@@ -67,7 +67,10 @@ pub(super) fn host_killed(lane: &mut Lane) -> Ended {
         lane.device.completed(thread, 2);
         let text = lane.world.text_of("survive.txt");
         assert_eq!(text.as_deref(), Some("survived\n"), "it ran once");
-        Ended::Noted("what it asked before is answered after".to_owned())
+        Ended::Noted(format!(
+            "what it asked before {} is answered after",
+            lane.life()
+        ))
     };
     if goes_on(lane, thread, 3, &first) {
         ended

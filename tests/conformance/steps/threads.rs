@@ -131,8 +131,8 @@ pub(super) fn compaction(lane: &mut Lane) -> Ended {
 pub(super) fn one_history(lane: &mut Lane) -> Ended {
     lane.device.nothing_waits();
     for &thread in lane.threads() {
-        lane.device.same_as(&lane.world.host, thread);
+        lane.device.same_as_in(&lane.ledger(), thread);
     }
-    lane.world.host.verify();
+    lane.verify();
     Ended::Native
 }

@@ -3,71 +3,10 @@
 use crate::stories::{conversation, runs, says};
 use pilothouse_domain::{Mode, RequestStatus, request::AnswerDelivery};
 use pilothouse_engine::{DirectAgent, DirectError, DirectFamily, EndpointRefusal};
-use pilothouse_tests::{Cli, Device, World, device::ids, places, until};
-use std::{
-    fs::File,
-    net::{TcpListener, TcpStream},
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use pilothouse_tests::{Cli, CodexElsewhere, Device, World, device::ids};
+use std::{net::TcpListener, path::Path};
 
-const TOKEN: &str = "a-token-that-nobody-else-has";
-
-/// `codex app-server` on a WebSocket of this machine's loopback, as a person starts it.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(world: &World) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let token = world.dir().join("token");
-        std::fs::write(&token, TOKEN).unwrap();
-        let log = File::create(world.dir().join("codex.log")).unwrap();
-        let child = Command::new(places::codex())
-            .args(["app-server", "--listen", &format!("ws://127.0.0.1:{port}")])
-            .args(["--ws-auth", "capability-token", "--ws-token-file"])
-            .arg(&token)
-            .env("CODEX_HOME", world.dir().join("codex-home"))
-            .env("LOCAL_KEY", "local")
-            .env("TMPDIR", "/var/tmp")
-            .env("HOME", world.dir())
-            .stdin(Stdio::null())
-            .stdout(Stdio::from(log.try_clone().unwrap()))
-            .stderr(Stdio::from(log))
-            .spawn()
-            .unwrap();
-        until("codex to listen", || {
-            TcpStream::connect(("127.0.0.1", port))
-                .map(drop)
-                .map_err(|error| error.to_string())
-        });
-        Self { child, port }
-    }
-
-    fn agent(&self, world: &World) -> DirectAgent {
-        DirectAgent {
-            name: "box".to_owned(),
-            family: DirectFamily::Codex,
-            url: format!("ws://127.0.0.1:{}", self.port),
-            pin: None,
-            private_network: false,
-            directories: vec![world.workspace.display().to_string()],
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+const TOKEN: &str = CodexElsewhere::TOKEN;
 
 fn files_under(dir: &Path, out: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -85,13 +24,8 @@ fn a_codex_with_no_daemon_asks_is_answered_and_goes_on_after_the_app_was_reopene
     let mut world = World::start();
     // There is no daemon: only the world's directory, model and codex home are used.
     world.host.kill_9();
-    let server = Server::start(&world);
-    let phone = Device::direct(
-        &world.dir().join("phone"),
-        "phone",
-        &server.agent(&world),
-        TOKEN,
-    );
+    let server = CodexElsewhere::start(&world, &[]);
+    let phone = Device::direct(&world.dir().join("phone"), "phone", server.agent(), TOKEN);
     let row = phone
         .seen()
         .hosts
@@ -190,9 +124,9 @@ fn an_address_in_the_clear_or_with_a_secret_in_it_is_refused_before_anything_is_
 fn a_terminal_that_drives_a_codex_is_killed_while_it_asks_and_the_next_one_answers_once() {
     let mut world = World::start();
     world.host.kill_9();
-    let server = Server::start(&world);
+    let server = CodexElsewhere::start(&world, &[]);
     let cli = Cli::new(world.dir(), "terminal");
-    let url = format!("ws://127.0.0.1:{}", server.port);
+    let url = server.url();
     let dir = world.workspace.display().to_string();
     let add = ["direct", "add", "box", "--codex", &url, "--dir", &dir];
     let said = cli.run_with(&world.host, &add, TOKEN);

@@ -7,7 +7,7 @@ use pilothouse_domain::{
     thread::{Attachment, Delivery},
 };
 use pilothouse_engine::{RowContent, Ticket};
-use pilothouse_tests::{Cli, Device, Setup, World, picture::dot};
+use pilothouse_tests::{Cli, CodexElsewhere, Device, LedgerDir, Setup, World, picture::dot};
 use serde_json::json;
 use std::fs;
 
@@ -15,8 +15,8 @@ fn sha256(bytes: &[u8]) -> String {
     hash::to_hex(&hash::sha256(bytes))
 }
 
-fn bring(device: &Device, world: &World, name: &str, bytes: &[u8]) -> Attachment {
-    let hash = device.core().upload(world.host.id(), bytes).unwrap();
+fn bring(device: &Device, name: &str, bytes: &[u8]) -> Attachment {
+    let hash = device.core().upload(device.host(), bytes).unwrap();
     assert_eq!(hash, BlobHash::of(bytes));
     Attachment {
         name: name.to_owned(),
@@ -56,14 +56,56 @@ fn case_43_by_opencode_pictures_reach_the_model_whole() {
     reach_the_model_whole(&Setup::new().opencode().start(), "opencode");
 }
 
-fn reach_the_model_whole(world: &World, agent: &str) {
-    world.model.script("say", &json!([{"text": "I see."}]));
-    let device = world.device("phone");
-    let thread = device.new_thread(agent, Mode::Ask);
-    let cat = dot(1, 2, 3);
-    let picture = bring(&device, world, "cat.png", &cat);
+#[test]
+fn case_43_by_a_codex_elsewhere_pictures_reach_the_model_whole_and_large_ones_as_far_as_they_may() {
+    let mut world = World::start();
+    world.host.kill_9();
+    let server = CodexElsewhere::start(&world, &[]);
+    let dir = world.dir().join("phone");
+    let device = Device::direct(&dir, "phone", server.agent(), server.secret());
+    let ledger = device.own_ledger();
+    reach_the_model(&world, &device, &ledger, ("workspace", "codex"));
 
-    device.accepted(&send(&device, thread, "", vec![picture.clone()]));
+    let padded = |bytes: usize| {
+        let mut picture = dot(7, 7, 7);
+        picture.resize(bytes, 0);
+        bring(&device, "large.png", &picture)
+    };
+    let thread = device.new_thread_in("workspace", "codex", Mode::Ask);
+    let most = padded(8 << 20);
+    device.accepted(&send(&device, thread, "look [[script:say]]", vec![most]));
+    device.completed(thread, 1);
+    assert_eq!(world.model.pictures().len(), 1);
+    let more = vec![padded(8 << 20), padded(1 << 20)];
+    device.accepted(&send(&device, thread, "[[id:more]]", more));
+    let reason = device.wait("the message to say why", |seen| {
+        let rows = &seen.timelines.get(&thread)?.rows;
+        rows.iter().find_map(|row| match &row.delivery {
+            Some(Delivery::Failed { reason }) => Some(reason.clone()),
+            _ => None,
+        })
+    });
+    assert!(reason.contains("at most 8 MiB"), "{reason}");
+    assert_eq!(world.model.mark("more").requests, 0);
+}
+
+fn reach_the_model_whole(world: &World, agent: &str) {
+    let device = world.device("phone");
+    reach_the_model(world, &device, &world.host.ledger_dir(), ("demo", agent));
+}
+
+fn reach_the_model(
+    world: &World,
+    device: &Device,
+    ledger: &LedgerDir,
+    (workspace, agent): (&str, &str),
+) {
+    world.model.script("say", &json!([{"text": "I see."}]));
+    let thread = device.new_thread_in(workspace, agent, Mode::Ask);
+    let cat = dot(1, 2, 3);
+    let picture = bring(device, "cat.png", &cat);
+
+    device.accepted(&send(device, thread, "", vec![picture.clone()]));
     device.completed(thread, 1);
     assert_eq!(world.model.pictures(), [sha256(&cat)]);
     let shown = device.whole(thread).remove(0);
@@ -72,27 +114,22 @@ fn reach_the_model_whole(world: &World, agent: &str) {
     };
     assert_eq!(attachments, std::slice::from_ref(&picture));
 
-    device.accepted(&send(&device, thread, "look [[script:say]]", vec![picture]));
+    device.accepted(&send(device, thread, "look [[script:say]]", vec![picture]));
     device.completed(thread, 2);
     assert_eq!(world.model.pictures(), [sha256(&cat), sha256(&cat)]);
 
-    let other = device.new_thread(agent, Mode::Ask);
+    let other = device.new_thread_in(workspace, agent, Mode::Ask);
     let dots: Vec<_> = (0..20).map(|n| dot(n, 0, 255)).collect();
     let pictures = dots.iter().enumerate();
     let pictures = pictures
-        .map(|(n, dot)| bring(&device, world, &format!("{n}.png"), dot))
+        .map(|(n, dot)| bring(device, &format!("{n}.png"), dot))
         .collect();
-    device.accepted(&send(
-        &device,
-        other,
-        "all of them [[script:say]]",
-        pictures,
-    ));
+    device.accepted(&send(device, other, "all of them [[script:say]]", pictures));
     device.completed(other, 1);
     let expected: Vec<_> = dots.iter().map(|dot| sha256(dot)).collect();
     assert_eq!(world.model.pictures(), expected);
-    device.same_as(&world.host, other);
-    world.host.verify();
+    device.same_as_in(ledger, other);
+    ledger.verify();
 }
 
 #[test]
@@ -102,7 +139,7 @@ fn case_43_what_is_wrong_with_a_picture_is_said_at_its_message_and_nothing_is_se
     let device = world.device("phone");
     let thread = device.new_thread("codex", Mode::Ask);
     // Called a picture and none: codex itself would pass it over with a word to the model.
-    let none = bring(&device, &world, "cat.png", b"<svg/>");
+    let none = bring(&device, "cat.png", b"<svg/>");
     let ticket = send(
         &device,
         thread,
@@ -134,7 +171,7 @@ fn case_43_what_is_wrong_with_a_picture_is_said_at_its_message_and_nothing_is_se
     );
     let text = Attachment {
         media_type: "text/plain".to_owned(),
-        ..bring(&device, &world, "notes.txt", b"words")
+        ..bring(&device, "notes.txt", b"words")
     };
     let Refusal::Unsupported { capability, .. } =
         device.refused(&send(&device, thread, "", vec![text]))

@@ -3,15 +3,15 @@
 use super::{
     adapter::Deadlines,
     codec::Codec,
-    outgoing::Call,
+    outgoing::{Call, Image},
     profile::{self, Permissions},
     replies::{CallError, LoadedThread, Reply},
 };
 use crate::{
     contract::{
-        AgentRuntime, Compacting, Conversations, Escalation, Forking, History, Interrupting,
-        OpenError, OpenThread, RespondError, Response, Reverting, SendError, SendTurn, StartError,
-        Steering, TurnAccepted,
+        AgentRuntime, Compacting, Conversations, Escalation, Forking, History, InputFile,
+        Interrupting, OpenError, OpenThread, RespondError, Response, Reverting, SendError,
+        SendTurn, StartError, Steering, TurnAccepted,
     },
     picture,
     process::agent::AgentProcess,
@@ -36,6 +36,9 @@ use std::{
     },
     time::{Duration, SystemTime},
 };
+
+/// Bytes of pictures that go to a codex elsewhere with one message: as text they are a third more, and codex tells them again.
+const FAR_PICTURES: u64 = 8 * 1024 * 1024;
 
 /// What is known of a loaded conversation.
 #[derive(Debug, Clone, Default)]
@@ -240,24 +243,26 @@ impl CodexRuntime {
         loaded.thread
     }
 
+    /// Pictures as codex is given them: by their files, or themselves where it cannot read our files.
+    async fn pictures(&self, files: Vec<InputFile>) -> Result<Vec<Image>, String> {
+        if let AgentProcess::Far(_) = &self.session.process {
+            let pictures = picture::encoded(&files, "a codex elsewhere", FAR_PICTURES).await?;
+            return Ok(pictures.into_iter().map(Image::Itself).collect());
+        }
+        // Codex puts words in the place of a picture that it cannot read.
+        picture::kinds(&files, "codex").await?;
+        let files = files.into_iter();
+        Ok(files.map(|file| Image::File(file.path)).collect())
+    }
+
     async fn send(&self, send: SendTurn) -> Result<TurnAccepted, SendError> {
         let refused = |code, message: String| SendError::Refused {
             error: RunError { code, message },
         };
-        if let (AgentProcess::Far(_), Some(file)) =
-            (&self.session.process, send.attachments.first())
-        {
-            let problem = format!(
-                "`{}` cannot be brought to a codex elsewhere; nothing was sent",
-                file.name
-            );
-            return Err(refused(ErrorCode::Agent, problem));
-        }
-        // Codex puts words in the place of a picture that it cannot read.
-        picture::kinds(&send.attachments, "codex")
+        let images = self
+            .pictures(send.attachments)
             .await
             .map_err(|problem| refused(ErrorCode::Agent, problem))?;
-        let images = send.attachments.into_iter().map(|file| file.path).collect();
         let Loaded { cwd, starting } = lock(&self.threads)
             .entry(send.thread.clone())
             .or_default()

@@ -1,10 +1,19 @@
 //! What we send: one typed call per method that is used.
 
 use super::profile::Permissions;
-use crate::rpc::line;
+use crate::{picture::Encoded, rpc::line};
 use pilothouse_domain::NativeId;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+
+/// A picture that goes with a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Image {
+    /// A file that codex reads.
+    File(PathBuf),
+    /// The picture itself, for a codex that cannot read our files.
+    Itself(Encoded),
+}
 
 /// A call to codex.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,8 +128,8 @@ pub enum Call {
         client_id: String,
         /// What is said; left out if empty.
         text: String,
-        /// Pictures that go with it, as files that codex reads.
-        images: Vec<PathBuf>,
+        /// Pictures that go with it.
+        images: Vec<Image>,
         /// Where it works from now on, if codex resumed it elsewhere.
         cwd: Option<PathBuf>,
         /// The model, if chosen.
@@ -350,12 +359,16 @@ fn turns(thread: &NativeId, limit: u32, cursor: &Option<String>) -> Value {
 }
 
 /// The words first, then the pictures in their order.
-fn input(text: &str, images: &[PathBuf]) -> Vec<Value> {
+fn input(text: &str, images: &[Image]) -> Vec<Value> {
     let words = (!text.is_empty() || images.is_empty())
         .then(|| json!({"type": "text", "text": text, "text_elements": []}));
-    let pictures = images
-        .iter()
-        .map(|path| json!({"type": "localImage", "path": path}));
+    let pictures = images.iter().map(|image| match image {
+        Image::File(path) => json!({"type": "localImage", "path": path}),
+        Image::Itself(picture) => {
+            let url = format!("data:{};base64,{}", picture.kind.media_type(), picture.data);
+            json!({"type": "image", "url": url})
+        }
+    });
     words.into_iter().chain(pictures).collect()
 }
 
