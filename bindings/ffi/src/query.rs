@@ -4,7 +4,7 @@ use crate::{core::CommandOutcome, rows::ThreadRow};
 use pilothouse_domain::{
     AgentName, BlobHash, CommandId, ContentHash, ConversationKey, HostId, Position, RequestId,
     RequestStatus, ThreadId, WorkspaceId,
-    provider::{NativeConversation, OfferedModel},
+    provider::{NativeConversation, OfferedCommand, OfferedModel},
 };
 use pilothouse_engine::{
     DeliveryRow, Page as EnginePage, Query as EngineQuery, ThreadCounts, ThreadFilter, ThreadPlace,
@@ -53,6 +53,14 @@ pub enum Query {
         offset: u64,
         /// Bytes, at most 4 MiB; the host gives them 256 KiB at a time, and a whole text is checked against its address.
         len: u32,
+    },
+    /// What can be said to a thread's agent as a command of its own, as far as it has said so in this thread; from what this
+    /// device holds.
+    Commands {
+        /// The host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
     },
     /// Models that a thread's agent offers, as far as it has said so in this thread; from what this device holds.
     Models {
@@ -123,6 +131,7 @@ impl From<Query> for EngineQuery {
                 offset,
                 len,
             },
+            Query::Commands { host, thread } => Self::Commands { host, thread },
             Query::Models { host, thread } => Self::Models { host, thread },
             Query::Conversations {
                 host,
@@ -149,6 +158,17 @@ pub struct ThreadPlace {
     pub thread: ThreadId,
     /// Its host.
     pub host: HostId,
+}
+
+/// A command, a skill or a template of the agent's own that a message can name; to be shown with hidden characters made visible.
+#[uniffi::remote(Record)]
+pub struct OfferedCommand {
+    /// With what a message begins that uses it.
+    pub name: String,
+    /// What it is for; empty if the agent does not say.
+    pub description: String,
+    /// What follows the name; empty if nothing does or the agent does not say.
+    pub argument_hint: String,
 }
 
 /// A model that an agent offers.
@@ -222,6 +242,11 @@ pub enum Page {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// The agent's own commands, in its order; none if it has not said.
+    Commands {
+        /// The commands.
+        commands: Vec<OfferedCommand>,
+    },
     /// Models, in the agent's order; none if it has not said.
     Models {
         /// The models.
@@ -269,6 +294,7 @@ impl From<EnginePage> for Page {
                 total,
                 bytes,
             },
+            EnginePage::Commands(commands) => Self::Commands { commands },
             EnginePage::Models(models) => Self::Models { models },
             EnginePage::Conversations {
                 conversations,

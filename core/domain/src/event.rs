@@ -8,8 +8,8 @@ use crate::{
     command::{Notice, Scope},
     item::{Anomaly, Body},
     provider::{
-        AccountLimit, OfferedModel, ProviderSession, ProviderThread, ProviderThreadStatus,
-        SessionStatus, TurnEnd,
+        AccountLimit, OfferedCommand, OfferedModel, ProviderSession, ProviderThread,
+        ProviderThreadStatus, SessionStatus, TurnEnd,
     },
     request::{Answer, RiskHint},
     run::{
@@ -241,6 +241,14 @@ pub enum Event {
         session: SessionId,
         /// The models, in the agent's order.
         models: Vec<OfferedModel>,
+    },
+    /// What can be said to the session's agent as a command of its own, as it says itself.
+    #[serde(rename = "session.commands")]
+    CommandsOffered {
+        /// The session.
+        session: SessionId,
+        /// All of them, in the agent's order.
+        commands: Vec<OfferedCommand>,
     },
     /// How much of the account's limits is used, as the session's agent says.
     #[serde(rename = "session.limits")]

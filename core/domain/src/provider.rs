@@ -28,6 +28,9 @@ pub struct ProviderSession {
     /// Models it can be given, in the agent's order; empty if it does not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<OfferedModel>,
+    /// What can be said to it as a command of its own in this thread; empty if it does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<OfferedCommand>,
     /// Limits of the account that it works with, as it last said; empty if it does not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<AccountLimit>,
@@ -67,6 +70,20 @@ pub struct OfferedModel {
     /// Whether the agent takes it if none is chosen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_default: bool,
+}
+
+/// A command, a skill or a template of the agent's own that a message can name. As the agent has it: to be shown with hidden
+/// characters made visible. Bounded by [`limits::OFFERED_COMMANDS`](crate::limits::OFFERED_COMMANDS).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedCommand {
+    /// With what a message begins that uses it, e.g. `/init` or `$review`.
+    pub name: String,
+    /// What it is for; empty if the agent does not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// What follows the name, in the agent's words; empty if nothing does or it does not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub argument_hint: String,
 }
 
 /// A conversation that an agent has by itself, as a person can choose it.

@@ -5,7 +5,7 @@ use crate::{
     Incarnation, ItemContent, ItemStatus,
     capability::Capabilities,
     item::TodoEntry,
-    provider::{AccountLimit, OfferedModel, TurnStatus},
+    provider::{AccountLimit, OfferedCommand, OfferedModel, TurnStatus},
     request::{LostReason, RequestKind, Subject},
     run::{RunError, Usage},
 };
@@ -83,6 +83,11 @@ pub enum ProviderEventKind {
     ModelsOffered {
         /// The models, in the agent's order.
         models: Vec<OfferedModel>,
+    },
+    /// What can be said to it as a command of its own.
+    CommandsOffered {
+        /// All of them, in the agent's order.
+        commands: Vec<OfferedCommand>,
     },
     /// How much of the account's limits is used: all that it names.
     Limits {

@@ -9,7 +9,7 @@ use pilothouse_domain::{
     AgentName, BlobHash, CommandBody, CommandId, ContentHash, Cursor, Digest, HostId, Position,
     Refusal, RequestId, RequestStatus, RuntimeRequest, ThreadId, WorkspaceId,
     command::Notice,
-    provider::{NativeConversation, OfferedModel},
+    provider::{NativeConversation, OfferedCommand, OfferedModel},
 };
 use pilothouse_orchestrator::Decision;
 use pilothouse_store::{ThreadFilter, ThreadPlace};
@@ -250,6 +250,13 @@ pub enum Query {
         /// The thread.
         thread: ThreadId,
     },
+    /// What can be said to a thread's agent as a command of its own, as far as it has said so in this thread; from what is held.
+    Commands {
+        /// The host.
+        host: HostId,
+        /// The thread.
+        thread: ThreadId,
+    },
     /// Models that a thread's agent offers, as far as it has said so in this thread; from what is held.
     Models {
         /// The host.
@@ -305,6 +312,8 @@ pub enum Page {
         /// The place.
         cursor: Cursor,
     },
+    /// The agent's own commands, in its order; none if it has not said.
+    Commands(Vec<OfferedCommand>),
     /// Models, in the agent's order; none if it has not said.
     Models(Vec<OfferedModel>),
     /// Conversations that an agent has by itself.

@@ -11,7 +11,7 @@ use crate::{
 };
 use pilothouse_domain::{
     BlobHash, CommandBody, ContentHash, HostId, Position, RequestId, Row, RowKey, ThreadId,
-    row::RowKind,
+    provider::ProviderSession, row::RowKind,
 };
 use pilothouse_store::StoreError;
 use pilothouse_wire::message::{BLOB_CHUNK, Base64, Query as WireQuery, QueryResult as WireResult};
@@ -75,23 +75,16 @@ impl Core {
                 }
             }
             Query::Models { host, thread } => {
-                let found = self.read(|reads| {
-                    let Some((held_by, snapshot)) = reads.state(thread)? else {
-                        return Ok(None);
-                    };
-                    let session = snapshot.state.session.map(|session| session.id);
-                    let key = session.map(|id| RowKind::Session.key(id.as_bytes()));
-                    let row = match key {
-                        Some(key) => reads.row(thread, key)?,
-                        None => None,
-                    };
-                    Ok(Some((held_by, row)))
-                })?;
-                match found.filter(|(held_by, _)| *held_by == host) {
-                    Some((_, Some(Row::Session(session)))) => Ok(Page::Models(session.models)),
-                    Some(_) => Ok(Page::Models(Vec::new())),
-                    None => Err(QueryError::UnknownThread { host, thread }),
-                }
+                let session = self.session_of(host, thread)?;
+                Ok(Page::Models(
+                    session.map(|session| session.models).unwrap_or_default(),
+                ))
+            }
+            Query::Commands { host, thread } => {
+                let session = self.session_of(host, thread)?;
+                Ok(Page::Commands(
+                    session.map(|session| session.commands).unwrap_or_default(),
+                ))
             }
             Query::Conversations {
                 host,
@@ -130,6 +123,30 @@ impl Core {
                 }
                 Ok(Page::Outcome { delivery, outcome })
             }
+        }
+    }
+
+    /// The session that serves a thread, or did last, as it is held.
+    fn session_of(
+        &self,
+        host: HostId,
+        thread: ThreadId,
+    ) -> Result<Option<ProviderSession>, QueryError> {
+        let found = self.read(|reads| {
+            let Some((held_by, snapshot)) = reads.state(thread)? else {
+                return Ok(None);
+            };
+            let session = snapshot.state.session.map(|session| session.id);
+            let row = match session.map(|id| RowKind::Session.key(id.as_bytes())) {
+                Some(key) => reads.row(thread, key)?,
+                None => None,
+            };
+            Ok(Some((held_by, row)))
+        })?;
+        match found.filter(|(held_by, _)| *held_by == host) {
+            Some((_, Some(Row::Session(session)))) => Ok(Some(session)),
+            Some(_) => Ok(None),
+            None => Err(QueryError::UnknownThread { host, thread }),
         }
     }
 

@@ -380,6 +380,9 @@ impl Lane {
             }
         }
         let native = self.conversation(&running, plan).await?;
+        if plan.session != Some(running.facts.incarnation) {
+            self.ask_for_commands(&running, plan.cwd.clone(), native.clone());
+        }
         Ok((running, native))
     }
 
@@ -543,7 +546,7 @@ impl Lane {
     }
 
     /// Brings an event to the writer and waits until it is in the log.
-    async fn tell(&self, running: &Running, event: ProviderEvent) -> bool {
+    pub(crate) async fn tell(&self, running: &Running, event: ProviderEvent) -> bool {
         let session = running.facts();
         self.ask(|reply| Job::Session {
             thread: self.thread,

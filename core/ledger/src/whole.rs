@@ -3,10 +3,12 @@
 use crate::{
     effects::{Done, HISTORY_TURNS, Lane, failed, not_sent},
     plan::OpenPlan,
+    runtimes::{Running, session_event},
     work::Foreign,
 };
-use pilothouse_domain::{EffectOutcome, NativeId, limits, run::ErrorCode};
+use pilothouse_domain::{EffectOutcome, NativeId, ProviderEventKind, limits, run::ErrorCode};
 use pilothouse_providers::contract::{Compaction, OpenError, RevertError};
+use std::{path::PathBuf, sync::Arc};
 
 /// How often taking back turns is asked for of an agent whose process ends meanwhile.
 const REVERT_TRIES: usize = 3;
@@ -102,6 +104,18 @@ impl Lane {
             session: Some(running.facts()),
             outcome,
         }
+    }
+
+    /// Asks the agent for its own commands. Nothing waits for them.
+    pub(crate) fn ask_for_commands(&self, running: &Arc<Running>, cwd: PathBuf, native: NativeId) {
+        let (lane, running) = (self.clone(), Arc::clone(running));
+        tokio::spawn(async move {
+            let commands = running.runtime.commands(&cwd).await;
+            if !commands.is_empty() {
+                let kind = ProviderEventKind::CommandsOffered { commands };
+                lane.tell(&running, session_event(kind, Some(native))).await;
+            }
+        });
     }
 
     pub(crate) async fn compact(&self, plan: OpenPlan) -> Done {

@@ -477,6 +477,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         }
         Event::MessageDelivery { .. }
         | Event::ModelsOffered { .. }
+        | Event::CommandsOffered { .. }
         | Event::LimitsReported { .. }
         | Event::UsageRecorded { .. }
         | Event::TurnEnded { .. }

@@ -39,6 +39,7 @@ pub fn project(rows: &mut dyn Rows, state_before: &ThreadState, host_time_ms: u6
         | Event::SessionStatusChanged { .. }
         | Event::CapabilitiesLearned { .. }
         | Event::ModelsOffered { .. }
+        | Event::CommandsOffered { .. }
         | Event::LimitsReported { .. }
         | Event::ProviderThreadChanged { .. }
         | Event::ProviderThreadStatusChanged { .. } => at.provider_event(event),
@@ -331,6 +332,9 @@ impl At<'_> {
             Event::SessionChanged { session } => self.rows.put(Row::Session(session.clone())),
             Event::LimitsReported { session, limits } => {
                 self.session(*session, |row| row.limits.clone_from(limits));
+            }
+            Event::CommandsOffered { session, commands } => {
+                self.session(*session, |row| row.commands.clone_from(commands));
             }
             Event::ModelsOffered { session, models } => {
                 self.session(*session, |row| row.models.clone_from(models));

@@ -7,12 +7,16 @@ use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Answer, Capabilities, Incarnation, Mode, NativeId, ProviderEvent, Subject,
     policy::{Contract, Sandbox},
-    provider::OfferedModel,
+    provider::{OfferedCommand, OfferedModel},
     request::{AnswerDelivery, RequestKind},
     run::RunError,
     thread::Selection,
 };
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tokio::sync::mpsc;
 
 /// Events of one agent process, in the order it sent them. Bounded: a full channel stops reading the agent.
@@ -167,6 +171,12 @@ pub trait AgentRuntime: Send + Sync {
     /// Models that it can be given, in its order; empty if it does not say.
     fn models(&self) -> Vec<OfferedModel> {
         Vec::new()
+    }
+    /// What can be said to it as a command of its own in a conversation that works in `cwd`; empty if it does not say, or says
+    /// so by an event.
+    fn commands<'r>(&'r self, cwd: &'r Path) -> BoxFuture<'r, Vec<OfferedCommand>> {
+        let _ = cwd;
+        Box::pin(std::future::ready(Vec::new()))
     }
     /// Shortens a conversation's context when asked to.
     fn compacting(&self) -> Option<&dyn Compacting> {

@@ -22,6 +22,7 @@ mod direct_opencode;
 mod disks;
 mod imports;
 mod opencode;
+mod own_commands;
 mod pi;
 mod pictures;
 mod rebuild;

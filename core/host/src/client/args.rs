@@ -52,6 +52,11 @@ pub enum ClientCommand {
         after_help = "Examples:\n  pilothouse select 3kf\n  pilothouse select 3kf --model gpt-5.5 --effort high\n  pilothouse select 3kf --mode read_only --model default"
     )]
     Select(SelectArgs),
+    /// List the commands, skills and templates of a thread's agent that a message can name
+    #[command(
+        after_help = "Examples:\n  pilothouse commands 3kf\n  pilothouse send 3kf '/init'\n\nThey are known once the agent has run in the thread."
+    )]
+    Commands(CommandsArgs),
     /// Send a message to a thread's agent
     #[command(
         after_help = "Examples:\n  pilothouse send 3kf 'Run the tests'\n  git diff | pilothouse send 3kf -\n\nWithout --queue, --steer or --restart the message starts a run, or is queued if one is active."
@@ -318,6 +323,19 @@ pub struct CompactArgs {
     pub patience: PatienceArgs,
 }
 
+/// `commands`
+#[derive(Debug, Clone, Args)]
+pub struct CommandsArgs {
+    /// The thread (the beginning of its id is enough)
+    pub thread: String,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
 /// `select`
 #[derive(Debug, Clone, Args)]
 pub struct SelectArgs {
@@ -536,6 +554,7 @@ impl ClientCommand {
             Self::Rollback(args) => &args.device,
             Self::Compact(args) => &args.device,
             Self::Select(args) => &args.device,
+            Self::Commands(args) => &args.device,
             Self::Send(args) => &args.device,
             Self::Watch(args) => &args.device,
             Self::Inbox(args) => &args.device,

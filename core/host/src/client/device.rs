@@ -9,7 +9,7 @@ use super::{
 use pilothouse_domain::{
     AgentName, BlobHash, CommandBody, HostId, RequestId, ThreadId, WorkspaceId,
     command::Notice,
-    provider::{NativeConversation, OfferedModel},
+    provider::{NativeConversation, OfferedCommand, OfferedModel},
 };
 use pilothouse_engine::{
     Batch, Core, CoreConfig, DirectAgent, HostRow, InboxRow, LinkState, NewCommand, Observation,
@@ -459,6 +459,14 @@ impl Device {
         }) {
             Ok(Page::Request(page)) => Some(*page),
             Ok(_) | Err(_) => None,
+        }
+    }
+
+    /// Commands of its own that a thread's agent has named.
+    pub(crate) fn commands(&self, host: HostId, thread: ThreadId) -> Vec<OfferedCommand> {
+        match self.query(Query::Commands { host, thread }) {
+            Ok(Page::Commands(commands)) => commands,
+            Ok(_) | Err(_) => Vec::new(),
         }
     }
 

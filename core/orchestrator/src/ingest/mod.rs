@@ -188,9 +188,9 @@ impl<'a> Ingesting<'a> {
             } => {
                 let Some(session) = self.session else { return };
                 // Sent anew when its capabilities change; what else it said stays.
-                let (models, limits) = match self.session_row() {
-                    Some(known) => (known.models, known.limits),
-                    None => (Vec::new(), Vec::new()),
+                let (models, commands, limits) = match self.session_row() {
+                    Some(known) => (known.models, known.commands, known.limits),
+                    None => Default::default(),
                 };
                 self.emit(Event::SessionChanged {
                     session: ProviderSession {
@@ -202,6 +202,7 @@ impl<'a> Ingesting<'a> {
                         status: SessionStatus::Ready,
                         capability_version: capabilities.version,
                         models,
+                        commands,
                         limits,
                     },
                 });
@@ -211,6 +212,7 @@ impl<'a> Ingesting<'a> {
                 });
             }
             ProviderEventKind::ModelsOffered { models } => self.models_offered(models),
+            ProviderEventKind::CommandsOffered { commands } => self.commands_offered(commands),
             ProviderEventKind::Limits { limits } => self.limits_reported(limits),
             ProviderEventKind::SessionEnded { reason, detail } => {
                 // The end of an earlier life says nothing of the one that serves the thread now.

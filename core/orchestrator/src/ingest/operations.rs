@@ -7,7 +7,7 @@ use pilothouse_domain::{
     event::RollbackOutcome,
     item::Body,
     limits,
-    provider::{AccountLimit, OfferedModel, ProviderSession, TurnStatus},
+    provider::{AccountLimit, OfferedCommand, OfferedModel, ProviderSession, TurnStatus},
     provider_event::NativePlace,
     row::RowKind,
     run::{AttemptStatus, Correlation, ErrorCode, RunError},
@@ -37,6 +37,26 @@ impl Ingesting<'_> {
             })
             .collect();
         self.emit(Event::ModelsOffered { session, models });
+    }
+
+    /// Agents say them anew with every conversation: what says nothing new is no entry.
+    pub(super) fn commands_offered(&mut self, commands: &[OfferedCommand]) {
+        let Some(session) = self.session.map(|session| session.session) else {
+            return;
+        };
+        let words = |text: &String| cut(text, limits::COMMAND_WORDS);
+        let bounded = commands.iter().take(limits::OFFERED_COMMANDS);
+        let commands: Vec<OfferedCommand> = bounded
+            .map(|command| OfferedCommand {
+                name: words(&command.name),
+                description: words(&command.description),
+                argument_hint: words(&command.argument_hint),
+            })
+            .collect();
+        let known = self.session_row().map(|row| row.commands);
+        if known.is_some_and(|known| known != commands) {
+            self.emit(Event::CommandsOffered { session, commands });
+        }
     }
 
     /// How much of the account's limits is used. Many agents say so with every answer of their model: what says nothing new

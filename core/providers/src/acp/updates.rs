@@ -10,6 +10,7 @@ use super::{
     tools::{Piece, Stage, Tool},
 };
 use crate::rpc::{
+    commands::slash_commands,
     event,
     frames::{RAW_LIMIT, cut, text_of},
 };
@@ -36,11 +37,6 @@ pub enum Passed {
 
 /// Updates, notifications and requests that are passed over, each with the reason. Requests are refused all the same.
 pub const PASSED_OVER: &[(&str, Passed, &str)] = &[
-    (
-        "session/update available_commands_update",
-        Passed::Nothing,
-        "commands of the agent's own prompt",
-    ),
     (
         "session/update session_info_update",
         Passed::Nothing,
@@ -154,6 +150,14 @@ fn settings(
                 return false;
             };
             mode_changed(codec, session, &mode, out);
+        }
+        "available_commands_update" => {
+            let Some(listed) = update.get("availableCommands").and_then(Value::as_array) else {
+                return false;
+            };
+            let commands = slash_commands(listed);
+            let kind = ProviderEventKind::CommandsOffered { commands };
+            event(out, codec.place(session), kind);
         }
         "config_option_update" => {
             let mut told = false;

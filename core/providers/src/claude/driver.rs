@@ -22,7 +22,7 @@ use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
     policy::Contract,
-    provider::OfferedModel,
+    provider::{OfferedCommand, OfferedModel},
     provider_event::NativePlace,
     request::{AnswerDelivery, LostReason},
     run::{ErrorCode, RunError},
@@ -31,6 +31,7 @@ use pilothouse_domain::{
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
@@ -495,6 +496,11 @@ impl AgentRuntime for ClaudeRuntime {
 
     fn models(&self) -> Vec<OfferedModel> {
         self.process().hello.offered()
+    }
+
+    fn commands<'r>(&'r self, _cwd: &'r Path) -> BoxFuture<'r, Vec<OfferedCommand>> {
+        let commands = self.process().hello.commands.clone();
+        Box::pin(std::future::ready(commands))
     }
 
     fn compacting(&self) -> Option<&dyn Compacting> {

@@ -3,17 +3,19 @@
 use super::outgoing::Call;
 use crate::rpc::{
     CallFailure,
+    commands::slash_commands,
     frames::{cut, list, text_of, text_or_empty, texts},
 };
-use pilothouse_domain::{NativeId, provider::OfferedModel};
+use pilothouse_domain::{
+    NativeId,
+    provider::{OfferedCommand, OfferedModel},
+};
 use serde_json::Value;
 
 /// Bytes of the agent's words in an error.
 const WORDS: usize = 1024;
 /// Models that are remembered.
 const MODELS: usize = 256;
-/// Commands that are remembered.
-const COMMANDS: usize = 512;
 
 /// What a call gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +72,7 @@ pub struct Hello {
     /// What a person can choose from.
     pub models: Vec<Model>,
     /// Its slash commands.
-    pub commands: Vec<String>,
+    pub commands: Vec<OfferedCommand>,
     /// Whether it has any means to sign in with.
     pub signed_in: bool,
 }
@@ -257,11 +259,7 @@ fn hello(result: &Value) -> Option<Hello> {
                 efforts: texts(model, "supportedEffortLevels"),
             })
             .collect(),
-        commands: list(result, "commands")
-            .iter()
-            .take(COMMANDS)
-            .filter_map(|command| text_of(command, "name"))
-            .collect(),
+        commands: slash_commands(list(result, "commands")),
         signed_in: ["tokenSource", "apiKeySource", "email"]
             .into_iter()
             .any(has)

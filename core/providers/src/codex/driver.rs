@@ -23,7 +23,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Capabilities, CapabilityFlag, CapabilityValue, NativeId, ProviderEvent,
-    provider::OfferedModel,
+    provider::{OfferedCommand, OfferedModel},
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
 };
@@ -387,6 +387,19 @@ impl AgentRuntime for CodexRuntime {
     fn compacting(&self) -> Option<&dyn Compacting> {
         self.offers(CapabilityFlag::CompactOnRequest)
             .then_some(self as &dyn Compacting)
+    }
+
+    fn commands<'r>(&'r self, cwd: &'r Path) -> BoxFuture<'r, Vec<OfferedCommand>> {
+        Box::pin(async {
+            let cwd = cwd.to_owned();
+            let call = self
+                .session
+                .call(Call::SkillsList { cwd }, self.deadlines.call);
+            match call.await {
+                Ok(Reply::Commands(commands)) => commands,
+                _ => Vec::new(),
+            }
+        })
     }
 
     fn conversations(&self) -> Option<&dyn Conversations> {

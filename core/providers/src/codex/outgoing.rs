@@ -86,6 +86,11 @@ pub enum Call {
         /// Where the page before ended.
         cursor: Option<String>,
     },
+    /// The skills that are there in a directory.
+    SkillsList {
+        /// The directory.
+        cwd: PathBuf,
+    },
     /// The conversations that the process has loaded.
     ThreadsLoaded,
     /// Makes a loaded conversation tell this connection what goes on in it, as it is.
@@ -192,6 +197,7 @@ impl Call {
             Self::CompactStart { .. } => "thread/compact/start",
             Self::ThreadRead { .. } => "thread/read",
             Self::ThreadList { .. } => "thread/list",
+            Self::SkillsList { .. } => "skills/list",
             Self::ThreadsLoaded => "thread/loaded/list",
             Self::ThreadJoin { .. } => "thread/resume",
             Self::TurnsList { .. } | Self::LastTurn { .. } => "thread/turns/list",
@@ -267,6 +273,7 @@ impl Call {
             }
             Self::CompactStart { thread } => json!({"threadId": thread}),
             Self::ThreadRead { thread } => json!({"threadId": thread, "includeTurns": false}),
+            Self::SkillsList { cwd } => json!({"cwds": [cwd]}),
             // Every provider's, and those begun by a program too; subagents' are left out.
             Self::ThreadList {
                 cwds,

@@ -7,8 +7,8 @@ use crate::rpc::{
     frames::{RpcError, cut, list, text_of, texts},
 };
 use pilothouse_domain::{
-    ItemStatus, NativeId, ProviderEvent, ProviderEventKind,
-    provider::{OfferedModel, TurnStatus},
+    ItemStatus, NativeId, ProviderEvent, ProviderEventKind, limits,
+    provider::{OfferedCommand, OfferedModel, TurnStatus},
     run::{ErrorCode, RunError},
 };
 use serde_json::Value;
@@ -44,6 +44,8 @@ pub enum Reply {
         /// Where the next page begins.
         next: Option<String>,
     },
+    /// The skills that a message can name.
+    Commands(Vec<OfferedCommand>),
     /// A page of the conversations that are kept.
     Conversations(ConversationList),
     /// The conversations that are loaded.
@@ -224,6 +226,14 @@ pub(crate) fn read(
                 .collect(),
             next: text_of(result, "nextCursor"),
         }),
+        Call::SkillsList { .. } => Ok(Reply::Commands(
+            list(result, "data")
+                .iter()
+                .flat_map(|place| list(place, "skills"))
+                .filter_map(skill)
+                .take(limits::OFFERED_COMMANDS)
+                .collect(),
+        )),
         Call::ThreadList { .. } => Ok(Reply::Conversations(ConversationList {
             found: list(result, "data")
                 .iter()
@@ -254,6 +264,21 @@ pub(crate) fn read(
         | Call::TerminalEnd { .. }
         | Call::Foreign { .. } => Ok(Reply::Done),
     }
+}
+
+/// A skill as a message names it. Codex' own commands (`/review`, `/compact`) are its terminal's: said in a message, they
+/// are words.
+fn skill(skill: &Value) -> Option<OfferedCommand> {
+    let name = text_of(skill, "name").filter(|_| skill["enabled"] == Value::Bool(true))?;
+    let short = skill
+        .get("interface")
+        .and_then(|shown| text_of(shown, "shortDescription"));
+    let description = short.or_else(|| text_of(skill, "description"));
+    Some(OfferedCommand {
+        name: cut(&format!("${name}"), limits::COMMAND_WORDS),
+        description: cut(&description.unwrap_or_default(), limits::COMMAND_WORDS),
+        argument_hint: String::new(),
+    })
 }
 
 /// A kept conversation; one that is a subagent's or leaves nothing behind is none.

@@ -27,13 +27,13 @@ use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, Mode, NativeId,
     policy::{Contract, MustAsk, Sandbox},
-    provider::OfferedModel,
+    provider::{OfferedCommand, OfferedModel},
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
 };
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -365,6 +365,19 @@ impl AgentRuntime for PiRuntime {
 
     fn models(&self) -> Vec<OfferedModel> {
         lock(&self.models).clone()
+    }
+
+    fn commands<'r>(&'r self, _cwd: &'r Path) -> BoxFuture<'r, Vec<OfferedCommand>> {
+        Box::pin(async {
+            match self.call(Call::Commands).await {
+                // Those of the extension that asks are not a person's.
+                Ok(Reply::Commands(mut commands)) => {
+                    commands.retain(|command| !command.name.starts_with("/pilothouse-"));
+                    commands
+                }
+                _ => Vec::new(),
+            }
+        })
     }
 
     fn compacting(&self) -> Option<&dyn Compacting> {

@@ -51,6 +51,8 @@ pub enum Call {
     Entries,
     /// The models that can be chosen.
     Models,
+    /// The commands that a message can name.
+    Commands,
     /// The efforts that the model can be given.
     Efforts,
     /// Chooses a model.
@@ -88,6 +90,7 @@ impl Call {
             Self::Fork { .. } => "fork",
             Self::Entries => "get_entries",
             Self::Models => "get_available_models",
+            Self::Commands => "get_commands",
             Self::Efforts => "get_available_thinking_levels",
             Self::SetModel { .. } => "set_model",
             Self::SetEffort { .. } => "set_thinking_level",

@@ -3,9 +3,10 @@
 use super::{history, outgoing::Call, turns::Stop};
 use crate::rpc::{
     CallFailure,
+    commands::slash_commands,
     frames::{cut, list, text_of, text_or_empty, texts},
 };
-use pilothouse_domain::{NativeId, ProviderEvent};
+use pilothouse_domain::{NativeId, ProviderEvent, provider::OfferedCommand};
 use serde_json::Value;
 
 /// Bytes of an agent's words in an error.
@@ -23,6 +24,8 @@ pub enum Reply {
     },
     /// Models that can be chosen.
     Models(Vec<Model>),
+    /// Commands that a message can name.
+    Commands(Vec<OfferedCommand>),
     /// Efforts that can be chosen.
     Efforts(Vec<String>),
     /// What the session holds.
@@ -175,6 +178,7 @@ pub(super) fn read(call: &Call, home: Option<&NativeId>, data: &Value) -> Result
                 })
                 .collect(),
         )),
+        Call::Commands => Ok(Reply::Commands(slash_commands(list(data, "commands")))),
         Call::Efforts => Ok(Reply::Efforts(texts(data, "levels"))),
         Call::Entries => {
             let listed = data.get("entries").and_then(Value::as_array);

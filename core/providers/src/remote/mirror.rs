@@ -169,6 +169,11 @@ impl Mirror {
                         let kind = ProviderEventKind::ModelsOffered { models };
                         Self::tell(heard, self.place(None), kind);
                     }
+                    let commands = session.commands;
+                    if !commands.is_empty() {
+                        let kind = ProviderEventKind::CommandsOffered { commands };
+                        Self::tell(heard, self.place(None), kind);
+                    }
                 }
                 Row::Request(request) if request.status.is_open() => {
                     waited.remove(&request.id);
@@ -224,6 +229,11 @@ impl Mirror {
                 heard,
                 self.place(None),
                 ProviderEventKind::ModelsOffered { models },
+            ),
+            Event::CommandsOffered { commands, .. } => Self::tell(
+                heard,
+                self.place(None),
+                ProviderEventKind::CommandsOffered { commands },
             ),
             Event::LimitsReported { limits, .. } => Self::tell(
                 heard,

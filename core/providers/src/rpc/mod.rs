@@ -6,6 +6,7 @@
 pub(crate) mod answers;
 pub(crate) mod asked;
 pub(crate) mod bounded;
+pub(crate) mod commands;
 pub(crate) mod cost;
 pub(crate) mod date;
 pub(crate) mod facts;

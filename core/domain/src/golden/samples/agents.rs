@@ -6,6 +6,7 @@ pub(in crate::golden) fn provider_event_name(event: &ProviderEvent) -> &'static 
     match &event.kind {
         ProviderEventKind::SessionReady { .. } => "session_ready",
         ProviderEventKind::ModelsOffered { .. } => "models_offered",
+        ProviderEventKind::CommandsOffered { .. } => "commands_offered",
         ProviderEventKind::Limits { .. } => "limits",
         ProviderEventKind::SessionEnded { .. } => "session_ended",
         ProviderEventKind::ThreadBound => "thread_bound",
@@ -39,6 +40,9 @@ pub(in crate::golden) fn provider_events() -> Vec<ProviderEvent> {
         },
         ProviderEventKind::ModelsOffered {
             models: vec![offered()],
+        },
+        ProviderEventKind::CommandsOffered {
+            commands: vec![offered_command()],
         },
         ProviderEventKind::Limits {
             limits: vec![limit()],

@@ -7,6 +7,7 @@ pub(in crate::golden) fn event_name(event: &Event) -> &'static str {
         Event::ThreadCreated { .. } => "thread.created",
         Event::ThreadSelected { .. } => "thread.selected",
         Event::ModelsOffered { .. } => "session.models",
+        Event::CommandsOffered { .. } => "session.commands",
         Event::LimitsReported { .. } => "session.limits",
         Event::MessageAdded { .. } => "message.added",
         Event::MessageDelivery { .. } => "message.delivery",
@@ -239,6 +240,10 @@ pub(in crate::golden) fn events() -> Vec<Event> {
     events.push(Event::ModelsOffered {
         session: id!(SessionId, 4),
         models: vec![offered()],
+    });
+    events.push(Event::CommandsOffered {
+        session: id!(SessionId, 4),
+        commands: vec![offered_command()],
     });
     events.push(Event::LimitsReported {
         session: id!(SessionId, 4),

@@ -69,6 +69,7 @@ pub(in crate::golden) fn session() -> ProviderSession {
         status: SessionStatus::Ready,
         capability_version: 1,
         models: Vec::new(),
+        commands: Vec::new(),
         limits: Vec::new(),
     }
 }
@@ -242,6 +243,14 @@ pub(in crate::golden) fn offered() -> OfferedModel {
         efforts: vec!["low".into(), "high".into()],
         default_effort: Some("low".into()),
         is_default: true,
+    }
+}
+
+pub(in crate::golden) fn offered_command() -> OfferedCommand {
+    OfferedCommand {
+        name: "/hail".into(),
+        description: "Greets someone.".into(),
+        argument_hint: "NAME".into(),
     }
 }
 

@@ -7,7 +7,7 @@ use pilothouse_domain::{
     Refusal, RequestId, RequestStatus, RunId, RunStatus, ThreadId, WorkspaceId,
     command::NoticeKind,
     event::HoldReason,
-    provider::{NativeConversation, OfferedModel},
+    provider::{NativeConversation, OfferedCommand, OfferedModel},
     request::Answer,
     thread::Selection,
 };
@@ -100,6 +100,14 @@ pub(crate) struct Chosen {
     pub(crate) command: Option<CommandId>,
     pub(crate) selection: Selection,
     pub(crate) models: Vec<OfferedModel>,
+}
+
+/// `commands`: what can be said to a thread's agent as a command of its own.
+#[derive(Debug, Serialize)]
+pub(crate) struct Commands {
+    pub(crate) thread: ThreadId,
+    pub(crate) host: HostId,
+    pub(crate) commands: Vec<OfferedCommand>,
 }
 
 /// `sent`

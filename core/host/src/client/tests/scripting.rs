@@ -10,7 +10,7 @@ use pilothouse_domain::{
     Refusal, RequestStatus, RunStatus, ThreadId,
     command::NoticeKind,
     event::HoldReason,
-    provider::{NativeConversation, OfferedModel},
+    provider::{NativeConversation, OfferedCommand, OfferedModel},
     request::{Answer, AnswerDelivery, QuestionReply},
     run::BlockedOn,
     state::EndedRun,
@@ -175,6 +175,18 @@ fn examples() -> Vec<String> {
                 command: command_id(),
                 run: run_id(2),
                 run_status: Some(RunStatus::Completed),
+            },
+        ),
+        json::line(
+            "commands",
+            json::Commands {
+                thread: thread_id(),
+                host: host_id(),
+                commands: vec![OfferedCommand {
+                    name: "/hail".to_owned(),
+                    description: "Greets someone.".to_owned(),
+                    argument_hint: "NAME".to_owned(),
+                }],
             },
         ),
         json::line(

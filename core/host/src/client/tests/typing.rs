@@ -35,6 +35,7 @@ fn the_verbs_hold_together() {
             "rollback",
             "compact",
             "select",
+            "commands",
             "send",
             "watch",
             "inbox",

@@ -1,7 +1,7 @@
 //! What a thread runs on: shown, and chosen anew.
 
 use crate::client::{
-    args::SelectArgs,
+    args::{CommandsArgs, SelectArgs},
     device::Device,
     failure::{Code, Failure},
     json,
@@ -57,6 +57,36 @@ pub(super) fn select(args: &SelectArgs, output: &mut Output) -> Result<(), Failu
             command,
             selection,
             models,
+        },
+    )?;
+    Ok(())
+}
+
+pub(super) fn commands(args: &CommandsArgs, output: &mut Output) -> Result<(), Failure> {
+    let mut device = Device::open(&args.device, Some(args.patience), None)?;
+    let until = device.confirm_by();
+    let row = device.pick_thread(&args.thread)?;
+    let (host, thread) = (row.host, row.summary.thread);
+    device.look_at(host, thread, until)?;
+    let commands = device.commands(host, thread);
+    if commands.is_empty() {
+        let words = "The agent has named none in this thread; it does so when it runs.";
+        output.say(Some(Tone::Dim), words)?;
+    }
+    for command in &commands {
+        let head = format!("{} {}", command.name, command.argument_hint);
+        output.say(None, &show::safe(head.trim_end()))?;
+        if !command.description.is_empty() {
+            let words = format!("    {}", show::safe(&command.description));
+            output.say(Some(Tone::Dim), &words)?;
+        }
+    }
+    output.object(
+        "commands",
+        json::Commands {
+            thread,
+            host,
+            commands,
         },
     )?;
     Ok(())
