@@ -10,6 +10,10 @@
 //   denies    refuses every call
 //   endless   works on a prompt and ends, and never says that it ended
 //   asks      asks before it goes on with a prompt, and never says so
+//   stalls    never answers a prompt, and fails for a while to say what stands in the conversation
+//   refuses   asks, and fails at the first answer
+//   forgets   asks, and never says what became of the first answer
+//   settles   has a subagent that asks, and fails at the first answer
 //   swallows  takes a prompt and never does anything about it
 import http from 'node:http';
 
@@ -19,6 +23,10 @@ const json = (response, value, status = 200) => {
   response.end(JSON.stringify(value));
 };
 const session = { id: 'ses_1', directory: process.cwd(), permission: [], time: { created: 1 } };
+const kid = { ...session, id: 'ses_2', parentID: session.id, title: 'kid' };
+const stalls = mode === 'deaf' || mode === 'stalls';
+const answers = [];
+let reads = 0;
 
 const messages = [];
 const streams = new Set();
@@ -27,7 +35,7 @@ const say = (type, properties) => {
   for (const stream of streams) stream.write(`data: ${JSON.stringify({ payload: { type, properties } })}\n\n`);
 };
 const asked = {
-  id: 'per_1', sessionID: session.id, permission: 'bash', patterns: ['ls'], always: [], metadata: { command: 'ls' },
+  id: 'per_1', sessionID: mode === 'settles' ? kid.id : session.id, permission: 'bash', patterns: ['ls'], always: [], metadata: { command: 'ls' },
 };
 
 // Begins with a prompt, and in most modes does not tell all that comes of it.
@@ -41,6 +49,11 @@ const work = (body) => {
   working = { [session.id]: { type: 'busy' } };
   say('session.status', { sessionID: session.id, status: { type: 'busy' } });
   if (mode === 'asks') return;
+  if (mode === 'settles') {
+    working[kid.id] = { type: 'busy' };
+    say('session.created', { sessionID: kid.id, info: kid });
+  }
+  if (['refuses', 'forgets', 'settles'].includes(mode)) return say('permission.asked', asked);
   const info = { id: `${messageID}~`, sessionID: session.id, role: 'assistant', parentID: messageID, time: { created: 3 } };
   say('message.updated', { sessionID: session.id, info });
   const text = { id: 'prt_2', sessionID: session.id, messageID: info.id, type: 'text', text: 'done', time: { start: 3, end: 4 } };
@@ -60,13 +73,33 @@ const flood = (response, piece) => {
 const server = http.createServer((request, response) => {
   const path = new URL(request.url, 'http://x').pathname;
   const { method } = request;
-  if (method === 'POST' && path.endsWith('/prompt_async') && mode !== 'deaf') {
+  if (method === 'POST' && path.endsWith('/prompt_async') && !stalls) {
     let body = '';
     request.on('data', (data) => (body += data));
     request.on('end', () => {
       response.writeHead(204);
       response.end();
       if (mode !== 'swallows') work(body);
+    });
+    return;
+  }
+  if (['POST', 'PATCH'].includes(method) && /^\/session(\/ses_1)?$/.test(path)) {
+    let body = '';
+    request.on('data', (data) => (body += data));
+    request.on('end', () => {
+      session.permission.push(...(JSON.parse(body).permission ?? []));
+      json(response, session);
+    });
+    return;
+  }
+  if (method === 'POST' && path === '/permission/per_1/reply') {
+    let body = '';
+    request.on('data', (data) => (body += data));
+    request.on('end', () => {
+      if (answers.push(JSON.parse(body)) > 1) {
+        json(response, true);
+        say('permission.replied', { sessionID: asked.sessionID, requestID: asked.id, reply: 'once' });
+      } else if (mode !== 'forgets') json(response, { message: 'out of memory' }, 500);
     });
     return;
   }
@@ -81,8 +114,9 @@ const server = http.createServer((request, response) => {
   }
   if (path === '/config/providers') return json(response, { providers: [] });
   if (path === '/session/status') return json(response, working);
-  if (path === '/permission' && messages.length && mode === 'asks') return json(response, [asked]);
+  if (path === '/permission' && working[asked.sessionID] && answers.length < 2) return json(response, [asked]);
   if (path === '/permission' || path === '/question' || path.endsWith('/children')) return json(response, []);
+  if (path.endsWith('/message') && mode === 'stalls' && reads++ < 2) return json(response, { message: 'busy' }, 500);
   if (path.endsWith('/message')) return json(response, messages);
   if (path.endsWith('/prompt_async')) return;
   if (path === '/global/event') {

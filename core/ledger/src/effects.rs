@@ -296,15 +296,13 @@ impl Lane {
                     Ok(AnswerDelivery::Written | AnswerDelivery::Inferred) => {
                         EffectOutcome::Written
                     }
-                    Err(error @ (RespondError::NotPending | RespondError::Unfit { .. })) => {
-                        EffectOutcome::Failed {
-                            error: RunError {
-                                code: ErrorCode::Agent,
-                                message: error.to_string(),
-                            },
-                        }
-                    }
                     Err(RespondError::Lost) => EffectOutcome::Unknown,
+                    Err(error) => EffectOutcome::Failed {
+                        error: RunError {
+                            code: ErrorCode::Agent,
+                            message: error.to_string(),
+                        },
+                    },
                 };
                 Done {
                     session: Some(running.facts()),

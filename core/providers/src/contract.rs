@@ -539,7 +539,13 @@ pub enum RespondError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The process is gone: the answer may have reached it.
-    #[error("the agent's process is gone")]
+    /// The agent did not take it, and still waits.
+    #[error("the agent did not take the answer and still waits: {problem}")]
+    NotTaken {
+        /// What happened.
+        problem: String,
+    },
+    /// The answer may have reached it: its process is gone, or said nothing. One that still waits asks again.
+    #[error("the agent did not say whether the answer reached it")]
     Lost,
 }

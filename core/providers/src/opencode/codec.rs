@@ -8,7 +8,7 @@ use super::{
     sse::{Events, Frame},
 };
 use crate::rpc::{
-    asked::{AnswerProblem, Requests},
+    asked::{AnswerProblem, Requests, request_id},
     bounded::Bounded,
     frames::{FRAME_LIMIT, RAW_LIMIT, cut, json, text_of, text_or_empty},
 };
@@ -42,6 +42,15 @@ pub enum Told {
     Do(Call),
 }
 
+/// What became of an answer that needs no person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settling {
+    /// It is being given.
+    Called,
+    /// It did not arrive: a person is asked when what waits is read next.
+    Failed,
+}
+
 /// State of one opencode process, as far as its conversations were opened here.
 #[derive(Debug, Clone)]
 pub struct Codec {
@@ -53,6 +62,8 @@ pub struct Codec {
     pub(super) requests: Requests,
     /// Requests that are over, by opencode's ids.
     pub(super) over: Bounded<()>,
+    /// Requests of subagents that the mode of their thread answers.
+    pub(super) settling: Bounded<Settling>,
     /// Sizes of models' contexts, by provider and model.
     pub(super) contexts: BTreeMap<(String, String), u64>,
     unreadable_in_a_row: u32,
@@ -75,6 +86,7 @@ impl Codec {
             children: Bounded::new(CHILDREN),
             requests: Requests::default(),
             over: Bounded::new(OVER),
+            settling: Bounded::new(OVER),
             contexts: BTreeMap::new(),
             unreadable_in_a_row: 0,
             telling: false,
@@ -280,6 +292,30 @@ impl Codec {
             question,
             body,
         })
+    }
+
+    /// An answer may not have arrived: another can be given, and a list that still holds the request opens it again.
+    pub fn not_taken(&mut self, request: &NativeId) {
+        if let Some(session) = self.requests.not_taken(request)
+            && let Some(known) = self.conversation_mut(&session)
+        {
+            known.rejecting = false;
+        }
+    }
+
+    /// What came of a call that needed no person. Where an answer did not arrive, its request is one for a person: a list that
+    /// still holds it opens it.
+    pub fn done(&mut self, call: &Call, arrived: bool) {
+        let Call::Reply { request, .. } = call else {
+            return;
+        };
+        let key = request_id(&Value::from(request.as_str()));
+        if arrived {
+            self.settling.remove(&key);
+            self.over.insert(key, ());
+        } else if let Some(settling) = self.settling.get_mut(&key) {
+            *settling = Settling::Failed;
+        }
     }
 
     /// opencode does not wait for a request any more that was to be answered.

@@ -5,7 +5,8 @@ use super::{
     attaching,
     choice::Choice,
     codec::Told,
-    link::{Link, Scope},
+    link::Link,
+    looking::Scope,
     outgoing::{Call, Prompt},
     profile,
     replies::{CallError, Reply, Session},
@@ -402,7 +403,19 @@ impl OpencodeRuntime {
                 self.link.tell(|codec| codec.not_pending(request)).await;
                 Err(RespondError::NotPending)
             }
-            Err(_) => Err(RespondError::Lost),
+            Err(CallError::Lost) if self.process.has_exited() => Err(RespondError::Lost),
+            Err(error) => {
+                self.link.with_codec(|codec| codec.not_taken(request));
+                match error {
+                    CallError::Lost | CallError::Timeout { .. } => {
+                        self.link.unsure();
+                        Err(RespondError::Lost)
+                    }
+                    error => Err(RespondError::NotTaken {
+                        problem: error.to_string(),
+                    }),
+                }
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use super::{
     codec::{Codec, Told},
     http::{EVENTS, Http, HttpError},
     outgoing::Call,
-    replies::{CallError, Entries, Reply},
+    replies::{CallError, Reply},
 };
 use crate::{
     contract::{Escalation, EventSender, RuntimeEvents},
@@ -21,22 +21,19 @@ use pilothouse_domain::{
     request::LostReason,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
-/// Messages of a conversation that are read at a time.
-const MESSAGES: u32 = 400;
 /// Answers that need no person and may wait to be called.
 const CALLS: usize = 2048;
 /// Pause before the stream is begun anew; doubled up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -55,21 +52,10 @@ enum Cut {
     Strange,
 }
 
-/// What is compared with what opencode says now.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Scope<'a> {
-    /// All conversations in which something goes on.
-    Working,
-    /// One conversation.
-    One(&'a NativeId),
-    /// Those whose turn goes on here and not there, or that are not seen to have begun one.
-    Silent,
-}
-
 /// See the module.
 pub(super) struct Link {
     http: Http,
-    process: Arc<AgentProcess>,
+    pub(super) process: Arc<AgentProcess>,
     incarnation: Incarnation,
     meters: Meters,
     codec: Mutex<Codec>,
@@ -77,6 +63,8 @@ pub(super) struct Link {
     outlet: tokio::sync::Mutex<EventSender>,
     calls: Mutex<Option<mpsc::Receiver<Call>>>,
     call: mpsc::Sender<Call>,
+    /// An answer may not have arrived.
+    pub(super) unsure: Notify,
     stopping: AtomicBool,
     ended: watch::Sender<bool>,
     /// Whether the stream has told of anything that happened.
@@ -101,6 +89,7 @@ impl Link {
             outlet: tokio::sync::Mutex::new(events),
             calls: Mutex::new(Some(calls)),
             call,
+            unsure: Notify::new(),
             stopping: AtomicBool::new(false),
             ended: watch::Sender::new(false),
             telling: watch::Sender::new(false),
@@ -114,6 +103,11 @@ impl Link {
     /// The host ends the process.
     pub(super) fn stopping(&self) {
         self.stopping.store(true, Ordering::Release);
+    }
+
+    /// An answer may not have arrived: what opencode waits for is read.
+    pub(super) fn unsure(&self) {
+        self.unsure.notify_one();
     }
 
     /// Looks into the codec, or changes what tells nobody anything.
@@ -192,18 +186,6 @@ impl Link {
             })
     }
 
-    /// The last messages of a conversation.
-    pub(super) async fn messages(&self, session: &NativeId) -> Result<Entries, CallError> {
-        let call = Call::Messages {
-            session: session.clone(),
-            limit: MESSAGES,
-        };
-        match self.call(call).await? {
-            Reply::Messages(messages) => Ok(messages),
-            _ => Ok(Entries::default()),
-        }
-    }
-
     /// Tells what the codec gives; whether that was anything.
     pub(super) async fn tell(&self, take: impl FnOnce(&mut Codec) -> Vec<Told>) -> bool {
         let outlet = self.outlet.lock().await;
@@ -227,8 +209,10 @@ impl Link {
                 }
                 Told::Do(call) => {
                     // Waiting here could stop the stream that tells what came of it.
-                    if self.call.try_send(call).is_err() {
-                        tracing::warn!("opencode is told too much at once; an answer was dropped");
+                    if let Err(error) = self.call.try_send(call) {
+                        tracing::warn!("opencode is told too much at once; an answer has to wait");
+                        self.with_codec(|codec| codec.done(&error.into_inner(), false));
+                        self.unsure();
                     }
                 }
             }
@@ -251,6 +235,7 @@ impl Link {
         if let Some(calls) = lock(&self.calls).take() {
             tokio::spawn(Arc::clone(self).make_calls(calls));
         }
+        tokio::spawn(Arc::clone(self).look_for_requests());
         tokio::spawn(Arc::clone(self).follow(stream));
     }
 
@@ -287,8 +272,14 @@ impl Link {
                 call = calls.recv() => call,
             };
             let Some(call) = call else { return };
-            if let Err(error) = self.call(call).await {
+            let answer = self.call(call.clone()).await;
+            let arrived = matches!(answer, Ok(_) | Err(CallError::NotFound { .. }));
+            self.with_codec(|codec| codec.done(&call, arrived));
+            if let Err(error) = answer {
                 tracing::warn!(%error, "opencode was not told something");
+            }
+            if !arrived {
+                self.unsure();
             }
         }
     }
@@ -421,157 +412,5 @@ impl Link {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
         None
-    }
-
-    /// The directories of conversations.
-    fn directories(&self, of: impl Fn(&Codec, &NativeId) -> bool) -> BTreeSet<String> {
-        let codec = lock(&self.codec);
-        codec
-            .opened()
-            .filter(|(session, _)| of(&codec, session))
-            .map(|(_, directory)| directory.to_owned())
-            .collect()
-    }
-
-    /// Reads what may have been missed although the stream lives.
-    async fn look(self: Arc<Self>) {
-        for directory in self.directories(|codec, session| codec.active_turn(session).is_some()) {
-            if let Err(error) = self.synchronise(&directory, Scope::Silent).await {
-                tracing::warn!(%error, directory, "a silent opencode could not be asked");
-            }
-        }
-    }
-
-    /// Reads what may have been missed, in all directories that are worked in.
-    async fn catch_up(self: Arc<Self>) {
-        let any =
-            self.with_codec(|codec| codec.opened().next().map(|(session, _)| session.clone()));
-        let Some(any) = any else { return };
-        self.prove(&any).await;
-        for directory in self.directories(|_, _| true) {
-            for pause in [FIRST_PAUSE, LONGEST_PAUSE, Duration::ZERO] {
-                match self.synchronise(&directory, Scope::Working).await {
-                    Ok(()) => break,
-                    Err(error) => {
-                        tracing::warn!(%error, directory, "what opencode did meanwhile could not be read");
-                    }
-                }
-                tokio::time::sleep(pause).await;
-            }
-        }
-    }
-
-    /// Compares what is known of conversations in a directory with what opencode says now.
-    pub(super) async fn synchronise(
-        &self,
-        directory: &str,
-        scope: Scope<'_>,
-    ) -> Result<(), CallError> {
-        let at = || directory.to_owned();
-        // Before all else: what is idle now says all it has to say in what is read next.
-        let working = match self.call(Call::Status { directory: at() }).await? {
-            Reply::Working(working) => working,
-            _ => BTreeMap::new(),
-        };
-        let concerned: Vec<NativeId> = self.with_codec(|codec| {
-            codec
-                .opened()
-                .filter(|(session, place)| {
-                    let here = codec.active_turn(session).is_some();
-                    let there = working.contains_key(*session);
-                    match scope {
-                        Scope::One(only) => only == *session,
-                        Scope::Working => *place == directory && (here || there),
-                        Scope::Silent => {
-                            *place == directory && here && (!there || !codec.has_seen(session))
-                        }
-                    }
-                })
-                .map(|(session, _)| session.clone())
-                .collect()
-        });
-        for session in concerned {
-            let children = Call::Children {
-                session: session.clone(),
-            };
-            let children = match self.call(children).await {
-                Ok(Reply::Children(children)) => children,
-                _ => Entries::default(),
-            };
-            let messages = self.messages(&session).await?;
-            let busy = working.get(&session).copied();
-            let kids = self.with_codec(|codec| {
-                codec.adopt_children(&children);
-                codec.children_of(&children)
-            });
-            self.tell(|codec| match scope {
-                Scope::Silent if busy.is_none() => codec.fell_silent(&session, &messages),
-                _ => codec.synchronise(&session, busy, &messages),
-            })
-            .await;
-            for kid in kids {
-                if let Some(busy) = working.get(&kid).copied() {
-                    let messages = self.messages(&kid).await?;
-                    self.tell(|codec| codec.synchronise(&kid, Some(busy), &messages))
-                        .await;
-                } else {
-                    self.tell(|codec| codec.synchronise(&kid, None, &Entries::default()))
-                        .await;
-                }
-            }
-        }
-        let before: Vec<NativeId> =
-            self.with_codec(|codec| codec.pending_requests().cloned().collect());
-        let permissions = self.call(Call::Permissions { directory: at() }).await?;
-        let questions = self.call(Call::Questions { directory: at() }).await?;
-        if let (Reply::Waiting(permissions), Reply::Waiting(questions)) = (permissions, questions) {
-            self.tell(|codec| {
-                codec.waiting(directory, &working, &permissions, &questions, &before)
-            })
-            .await;
-        }
-        Ok(())
-    }
-
-    /// Makes sure that a stopped turn is over: opencode says so twice, or once, or not at all.
-    pub(super) fn confirm_stop(
-        self: &Arc<Self>,
-        session: NativeId,
-        turn: NativeId,
-        after: Duration,
-    ) {
-        let link = Arc::clone(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            let directory = link.with_codec(|codec| {
-                let goes_on = codec.active_turn(&session) == Some(&turn);
-                let directory = codec
-                    .opened()
-                    .find(|(open, _)| **open == session)
-                    .map(|(_, directory)| directory.to_owned());
-                directory.filter(|_| goes_on)
-            });
-            let Some(directory) = directory else { return };
-            let status = link.call(Call::Status { directory }).await;
-            if let Ok(Reply::Working(working)) = status
-                && !working.contains_key(&session)
-            {
-                link.tell(|codec| codec.stopped(&session, &turn)).await;
-            }
-        });
-    }
-
-    /// Looks whether a prompt was heard whose answer did not come, and lets go of its turn if not.
-    pub(super) fn forget_unless_taken(self: &Arc<Self>, session: NativeId, turn: NativeId) {
-        let link = Arc::clone(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(LONGEST_PAUSE).await;
-            if let Ok(messages) = link.messages(&session).await {
-                let taken = !Codec::messages_from(&messages, &turn).is_empty();
-                if !taken {
-                    link.with_codec(|codec| codec.not_begun(&session, &turn));
-                }
-            }
-        });
     }
 }

@@ -21,6 +21,7 @@ mod far;
 mod history;
 mod http;
 mod link;
+mod looking;
 mod operations;
 mod outgoing;
 mod parts;

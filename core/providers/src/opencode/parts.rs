@@ -4,7 +4,7 @@
 //! again, with all of its output so far) and completed or error.
 
 use super::{
-    codec::{Codec, Told, id_of, tell, unknown},
+    codec::{Codec, Settling, Told, id_of, tell, unknown},
     conversation::{Part, Speaker},
     outgoing::Call,
     requests,
@@ -387,7 +387,8 @@ impl Codec {
         let Some(place) = self.place(&session) else {
             return;
         };
-        if self.over.contains(&key) {
+        let settling = self.settling.get(&key).copied();
+        if self.over.contains(&key) || settling == Some(Settling::Called) {
             return;
         }
         if place.root.is_some() {
@@ -416,12 +417,12 @@ impl Codec {
             true => requests::question(session.clone(), told, None),
             false => requests::permission(session.clone(), told, &directory, item),
         };
-        let settled = match (&place.root, question) {
-            (Some(_), false) => rules::settled(mode, &text_or_empty(told, "permission")),
+        let settled = match (&place.root, question, settling) {
+            (Some(_), false, None) => rules::settled(mode, &text_or_empty(told, "permission")),
             _ => None,
         };
         if let Some(action) = settled {
-            self.over.insert(key, ());
+            self.settling.insert(key, Settling::Called);
             out.push(Told::Do(Call::Reply {
                 request: id,
                 question: false,

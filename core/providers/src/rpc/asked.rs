@@ -208,6 +208,13 @@ impl Requests {
         Ok((pending.id.clone(), result))
     }
 
+    /// An answer did not arrive, as far as is known: another may be given. The conversation of one that waits.
+    pub(crate) fn not_taken(&mut self, request: &NativeId) -> Option<NativeId> {
+        let pending = self.pending.get_mut(request)?;
+        pending.answered = false;
+        Some(pending.opened.thread.clone())
+    }
+
     /// Whether a pending request is the one that was shown: an agent may use a number again for something else.
     pub(crate) fn is_same(
         &self,

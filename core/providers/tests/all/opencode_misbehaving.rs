@@ -1,15 +1,22 @@
 //! Programs that claim to be opencode, and a real one whose connections are cut or whose host is gone.
 
 use crate::{
-    opencode_stage::{World, adapter, launch, opencode, run},
-    support::{PATIENCE, root, say},
+    heard,
+    opencode_stage::{World, adapter, asked, launch, opencode, run},
+    support::{Asked, PATIENCE, root, say},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use pilothouse_domain::{NativeId, ProviderEventKind, provider::TurnStatus, request::LostReason};
+use pilothouse_domain::{
+    Answer, Mode, NativeId, OptionId, ProviderEvent, ProviderEventKind,
+    provider::TurnStatus,
+    provider_event::Resolution,
+    request::{AnswerDelivery, LostReason},
+    thread::Selection,
+};
 use pilothouse_providers::{
     contract::{
-        AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RuntimeEvents, SendError,
-        StartError,
+        AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RespondError, RuntimeEvents,
+        SendError, SendTurn, StartError,
     },
     opencode::{Deadlines, OpencodeAdapter},
     process::detached::{DetachedRecord, EXTENSION},
@@ -112,8 +119,17 @@ async fn one_whose_stream_is_garbage_or_that_cannot_be_reached_again_is_ended_wi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prompt_that_is_never_answered_is_unknown_and_the_conversation_can_be_used_again() {
+    used_again("deaf").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_cannot_be_read_after_such_a_prompt_is_read_until_it_can() {
+    used_again("stalls").await;
+}
+
+async fn used_again(mode: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let (runtime, _events) = start(&dir, "deaf").await.unwrap();
+    let (runtime, _events) = start(&dir, mode).await.unwrap();
     let open = OpenThread {
         resume: None,
         cwd: dir.path().join("workspace"),
@@ -128,7 +144,7 @@ async fn a_prompt_that_is_never_answered_is_unknown_and_the_conversation_can_be_
     // It is not in the conversation: after a look at it another may be sent.
     let again = async {
         while runtime.send_turn(send.clone()).await == Err(SendError::Busy) {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::time::timeout(PATIENCE, again)
@@ -184,18 +200,119 @@ async fn case_23_a_request_that_was_never_told_on_a_stream_that_lives_is_found()
     assert_eq!(command.await, "ls");
 }
 
-fn selection() -> pilothouse_domain::thread::Selection {
-    pilothouse_domain::thread::Selection {
+/// A conversation with a fake that asks, in a mode; the first request that a person is to answer.
+struct Asking {
+    runtime: Arc<dyn AgentRuntime>,
+    events: Events,
+    seen: Vec<ProviderEvent>,
+    next: usize,
+    _dir: TempDir,
+}
+
+impl Asking {
+    async fn start(program: &str, mode: Mode) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (runtime, events) = start(&dir, program).await.unwrap();
+        let selection = Selection {
+            mode,
+            ..selection()
+        };
+        let open = OpenThread {
+            resume: None,
+            cwd: dir.path().join("workspace"),
+            selection: selection.clone(),
+        };
+        let thread = runtime.open_thread(open).await.unwrap();
+        let send = SendTurn {
+            selection,
+            ..message(&thread)
+        };
+        runtime.send_turn(send).await.unwrap();
+        Self {
+            runtime,
+            events,
+            seen: Vec::new(),
+            next: 0,
+            _dir: dir,
+        }
+    }
+
+    async fn request(&mut self) -> Asked {
+        let (events, seen) = (&mut self.events, &mut self.seen);
+        heard::until(events, seen, &mut self.next, "a request", asked).await
+    }
+
+    async fn allow(&self, asked: &Asked) -> Result<AnswerDelivery, RespondError> {
+        let once = Answer::Choose {
+            option: OptionId::from("once"),
+            note: None,
+        };
+        self.runtime.respond(asked.response(once)).await
+    }
+
+    async fn closed(&mut self) -> Resolution {
+        let (events, seen) = (&mut self.events, &mut self.seen);
+        heard::until(
+            events,
+            seen,
+            &mut self.next,
+            "its end",
+            |event| match event.kind {
+                ProviderEventKind::RequestClosed { resolution, .. } => Some(resolution),
+                _ => None,
+            },
+        )
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_opencode_fails_at_was_not_taken_and_can_be_given_again() {
+    let mut asking = Asking::start("refuses", Mode::Ask).await;
+    let asked = asking.request().await;
+    let Err(RespondError::NotTaken { problem }) = asking.allow(&asked).await else {
+        panic!("it was taken, or lost")
+    };
+    assert!(problem.contains("out of memory"), "{problem}");
+    assert_eq!(asking.allow(&asked).await, Ok(AnswerDelivery::Confirmed));
+    assert_eq!(asking.closed().await, Resolution::Answered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_opencode_says_nothing_to_is_asked_for_again_if_it_still_waits() {
+    let mut asking = Asking::start("forgets", Mode::Ask).await;
+    let asked = asking.request().await;
+    assert_eq!(asking.allow(&asked).await, Err(RespondError::Lost));
+    let again = asking.request().await;
+    assert_eq!(
+        (&again.request, &again.subject),
+        (&asked.request, &asked.subject)
+    );
+    assert_eq!(asking.allow(&again).await, Ok(AnswerDelivery::Confirmed));
+    assert_eq!(asking.closed().await, Resolution::Answered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subagents_request_whose_automatic_answer_did_not_arrive_is_asked_of_a_person() {
+    let mut asking = Asking::start("settles", Mode::FullAccess).await;
+    let asked = asking.request().await;
+    assert_eq!(asked.subject.command.as_deref(), Some("ls"));
+    assert_eq!(asking.allow(&asked).await, Ok(AnswerDelivery::Confirmed));
+    assert_eq!(asking.closed().await, Resolution::Answered);
+}
+
+fn selection() -> Selection {
+    Selection {
         agent: "opencode".into(),
         model: None,
         effort: None,
-        mode: pilothouse_domain::Mode::Ask,
+        mode: Mode::Ask,
         sandbox: None,
     }
 }
 
-fn message(thread: &NativeId) -> pilothouse_providers::contract::SendTurn {
-    pilothouse_providers::contract::SendTurn {
+fn message(thread: &NativeId) -> SendTurn {
+    SendTurn {
         thread: thread.clone(),
         client_id: "m".to_owned(),
         text: "hello".to_owned(),

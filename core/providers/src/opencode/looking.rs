@@ -1,0 +1,253 @@
+//! What is read of opencode beside its stream of events: after a cut, when it is silent, and where a call was not answered.
+
+use super::{
+    codec::Codec,
+    link::{FIRST_PAUSE, LONGEST_PAUSE, Link},
+    outgoing::Call,
+    replies::{CallError, Entries, Reply, Working},
+};
+use pilothouse_domain::NativeId;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Messages of a conversation that are read at a time.
+const MESSAGES: u32 = 400;
+/// Longest pause before another try to read what came of a call.
+const RARELY: Duration = Duration::from_secs(30);
+
+/// What is compared with what opencode says now.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Scope<'a> {
+    /// All conversations in which something goes on.
+    Working,
+    /// One conversation.
+    One(&'a NativeId),
+    /// Those whose turn goes on here and not there, or that are not seen to have begun one.
+    Silent,
+}
+
+impl Link {
+    /// The last messages of a conversation.
+    pub(super) async fn messages(&self, session: &NativeId) -> Result<Entries, CallError> {
+        let call = Call::Messages {
+            session: session.clone(),
+            limit: MESSAGES,
+        };
+        match self.call(call).await? {
+            Reply::Messages(messages) => Ok(messages),
+            _ => Ok(Entries::default()),
+        }
+    }
+
+    /// The directories of conversations.
+    fn directories(&self, of: impl Fn(&Codec, &NativeId) -> bool) -> BTreeSet<String> {
+        self.with_codec(|codec| {
+            codec
+                .opened()
+                .filter(|(session, _)| of(codec, session))
+                .map(|(_, directory)| directory.to_owned())
+                .collect()
+        })
+    }
+
+    /// Reads what may have been missed although the stream lives.
+    pub(super) async fn look(self: Arc<Self>) {
+        for directory in self.directories(|codec, session| codec.active_turn(session).is_some()) {
+            if let Err(error) = self.synchronise(&directory, Scope::Silent).await {
+                tracing::warn!(%error, directory, "a silent opencode could not be asked");
+            }
+        }
+    }
+
+    /// Reads what may have been missed, in all directories that are worked in.
+    pub(super) async fn catch_up(self: Arc<Self>) {
+        let any =
+            self.with_codec(|codec| codec.opened().next().map(|(session, _)| session.clone()));
+        let Some(any) = any else { return };
+        self.prove(&any).await;
+        for directory in self.directories(|_, _| true) {
+            for pause in [FIRST_PAUSE, LONGEST_PAUSE, Duration::ZERO] {
+                match self.synchronise(&directory, Scope::Working).await {
+                    Ok(()) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, directory, "what opencode did meanwhile could not be read");
+                    }
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// Compares what is known of conversations in a directory with what opencode says now.
+    pub(super) async fn synchronise(
+        &self,
+        directory: &str,
+        scope: Scope<'_>,
+    ) -> Result<(), CallError> {
+        // Before all else: what is idle now says all it has to say in what is read next.
+        let working = self.status(directory).await?;
+        let concerned: Vec<NativeId> = self.with_codec(|codec| {
+            codec
+                .opened()
+                .filter(|(session, place)| {
+                    let here = codec.active_turn(session).is_some();
+                    let there = working.contains_key(*session);
+                    match scope {
+                        Scope::One(only) => only == *session,
+                        Scope::Working => *place == directory && (here || there),
+                        Scope::Silent => {
+                            *place == directory && here && (!there || !codec.has_seen(session))
+                        }
+                    }
+                })
+                .map(|(session, _)| session.clone())
+                .collect()
+        });
+        for session in concerned {
+            let children = Call::Children {
+                session: session.clone(),
+            };
+            let children = match self.call(children).await {
+                Ok(Reply::Children(children)) => children,
+                _ => Entries::default(),
+            };
+            let messages = self.messages(&session).await?;
+            let busy = working.get(&session).copied();
+            let kids = self.with_codec(|codec| {
+                codec.adopt_children(&children);
+                codec.children_of(&children)
+            });
+            self.tell(|codec| match scope {
+                Scope::Silent if busy.is_none() => codec.fell_silent(&session, &messages),
+                _ => codec.synchronise(&session, busy, &messages),
+            })
+            .await;
+            for kid in kids {
+                if let Some(busy) = working.get(&kid).copied() {
+                    let messages = self.messages(&kid).await?;
+                    self.tell(|codec| codec.synchronise(&kid, Some(busy), &messages))
+                        .await;
+                } else {
+                    self.tell(|codec| codec.synchronise(&kid, None, &Entries::default()))
+                        .await;
+                }
+            }
+        }
+        self.waiting(directory, &working).await
+    }
+
+    /// Compares what waits in a directory with what is known. `working` is what its conversations did before.
+    async fn waiting(
+        &self,
+        directory: &str,
+        working: &BTreeMap<NativeId, Working>,
+    ) -> Result<(), CallError> {
+        let at = || directory.to_owned();
+        let before: Vec<NativeId> =
+            self.with_codec(|codec| codec.pending_requests().cloned().collect());
+        let permissions = self.call(Call::Permissions { directory: at() }).await?;
+        let questions = self.call(Call::Questions { directory: at() }).await?;
+        if let (Reply::Waiting(permissions), Reply::Waiting(questions)) = (permissions, questions) {
+            self.tell(|codec| codec.waiting(directory, working, &permissions, &questions, &before))
+                .await;
+        }
+        Ok(())
+    }
+
+    /// Reads what waits each time that an answer may not have arrived: what still waits is asked again, or for the first time.
+    pub(super) async fn look_for_requests(self: Arc<Self>) {
+        loop {
+            tokio::select! {
+                () = self.unsure.notified() => {}
+                _ = self.process.exited() => return,
+            }
+            for directory in self.directories(|_, _| true) {
+                let read = || async {
+                    let working = self.status(&directory).await?;
+                    self.waiting(&directory, &working).await
+                };
+                self.until_read(read).await;
+            }
+        }
+    }
+
+    /// What the conversations of a directory do.
+    async fn status(&self, directory: &str) -> Result<BTreeMap<NativeId, Working>, CallError> {
+        let directory = directory.to_owned();
+        match self.call(Call::Status { directory }).await? {
+            Reply::Working(working) => Ok(working),
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+
+    /// Reads something until it could be read; `None` if opencode ended before.
+    async fn until_read<T, F>(&self, read: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        let mut pause = LONGEST_PAUSE;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = self.process.exited() => return None,
+            }
+            match read().await {
+                Ok(read) => return Some(read),
+                Err(error) => {
+                    tracing::warn!(%error, "what came of a call that was not answered could not be read yet");
+                }
+            }
+            pause = (pause * 2).min(RARELY);
+        }
+    }
+
+    /// Makes sure that a stopped turn is over: opencode says so twice, or once, or not at all.
+    pub(super) fn confirm_stop(
+        self: &Arc<Self>,
+        session: NativeId,
+        turn: NativeId,
+        after: Duration,
+    ) {
+        let link = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let directory = link.with_codec(|codec| {
+                let goes_on = codec.active_turn(&session) == Some(&turn);
+                let directory = codec
+                    .opened()
+                    .find(|(open, _)| **open == session)
+                    .map(|(_, directory)| directory.to_owned());
+                directory.filter(|_| goes_on)
+            });
+            let Some(directory) = directory else { return };
+            if let Ok(working) = link.status(&directory).await
+                && !working.contains_key(&session)
+            {
+                link.tell(|codec| codec.stopped(&session, &turn)).await;
+            }
+        });
+    }
+
+    /// Looks whether a prompt was heard whose answer did not come, and lets go of its turn if not.
+    pub(super) fn forget_unless_taken(self: &Arc<Self>, session: NativeId, turn: NativeId) {
+        let link = Arc::clone(self);
+        tokio::spawn(async move {
+            let taken = link
+                .until_read(|| async {
+                    match link.messages(&session).await {
+                        Err(CallError::NotFound { .. }) => Ok(false),
+                        messages => Ok(!Codec::messages_from(&messages?, &turn).is_empty()),
+                    }
+                })
+                .await;
+            link.with_codec(|codec| match taken {
+                Some(true) => codec.accepted(&session, &turn),
+                Some(false) => codec.not_begun(&session, &turn),
+                None => {}
+            });
+        });
+    }
+}
