@@ -33,6 +33,7 @@ pub mod refusal;
 pub mod request;
 pub mod row;
 pub mod run;
+pub mod shorten;
 pub mod state;
 pub mod thread;
 pub mod transfer;

@@ -47,6 +47,11 @@ pub const FILE_NAME_CHARS: usize = 200;
 pub const TITLE_CHARS: usize = 200;
 /// Bytes of a request's subject; a larger one is still a request, but never approvable in one tap.
 pub const SUBJECT_TEXT: usize = 512 * 1024;
+/// Bytes of a subject as it stands in an event, JSON in JSON: of a larger one texts and lists are shortened, and it is incomplete.
+/// A wire frame holds it with what else its entry tells.
+pub const SUBJECT_ENCODED: usize = 640 * 1024;
+/// Bytes of any other event; of a larger one texts and lists are shortened, and its entry says so.
+pub const EVENT_ENCODED: usize = 256 * 1024;
 /// Characters of a subject that the expanded notification surely shows in full: beyond, no one-tap approval.
 /// A notification's expanded text is cut by the platform somewhere past 5 lines of about 40 characters
 /// (CASES 8 uses a command of 200 characters with a harmless prefix).

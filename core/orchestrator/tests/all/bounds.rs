@@ -1,10 +1,16 @@
 //! Caps, and the size of state.
 
-use crate::world::{World, approval, command};
+use crate::world::{World, approval, command, question, questions};
 use pilothouse_domain::{
-    DispatchMode, Event, ItemContent, ItemStatus, LoggedEvent, ProviderEventKind, Refusal,
-    RequestStatus, Row, entry::UnknownEvent, hash, limits, provider_event::NativePlace,
-    request::RequestKind, state::Cap,
+    Body, DispatchMode, Event, ItemContent, ItemStatus, LoggedEvent, ProviderEventKind, Refusal,
+    RequestStatus, Row,
+    entry::UnknownEvent,
+    hash,
+    item::{FileAction, FileChange},
+    limits,
+    provider_event::NativePlace,
+    request::{RequestKind, Subject},
+    state::Cap,
 };
 use pilothouse_orchestrator::{Offer, Unavailable, affordances, apply_entry};
 
@@ -202,4 +208,57 @@ fn a_restart_needs_a_place_in_the_queue_because_its_message_may_go_back_there() 
     let reason = Unavailable::QueueFull;
     assert_eq!(offered.restart, Offer::Unavailable { reason });
     assert_eq!(offered.steer, Offer::Available);
+}
+
+#[test]
+fn what_is_asked_fits_into_a_frame_whatever_its_size_and_says_that_it_is_not_whole() {
+    let huge = |text: &str| text.repeat(1_200_000 / text.len());
+    let change = FileChange {
+        path: "big.lock".to_owned(),
+        moved_to: None,
+        action: FileAction::Update,
+        diff: Body::inline(huge("+ line\n")),
+    };
+    let mut long_options = approval("ls");
+    long_options.options[1].reach = huge("rule ");
+    let subjects = [
+        // Each of its characters is six in JSON and seven in JSON in JSON.
+        approval(&"\u{1}".repeat(128 * 1024)),
+        Subject {
+            changes: vec![change],
+            ..approval("")
+        },
+        questions(vec![question("one", &[&huge("é"), "no"], false, false)]),
+        Subject {
+            reach: vec!["host".to_owned(); 300_000],
+            ..approval("ls")
+        },
+        long_options,
+    ];
+    for subject in subjects {
+        let mut world = World::new();
+        world.running("go");
+        world.ask("1", None, RequestKind::Command, subject.clone());
+        let asked = world.request();
+        let event = serde_json::to_string(&asked).unwrap();
+        assert!(
+            event.len() <= limits::WIRE_FRAME - 128 * 1024,
+            "{} bytes",
+            event.len()
+        );
+        let shown: Subject = serde_json::from_str(&asked.subject).unwrap();
+        assert!(
+            shown.incomplete && !asked.one_tap_allowed,
+            "{:?}",
+            asked.hints
+        );
+        let ids = |subject: &Subject| -> Vec<_> {
+            subject.options.iter().map(|one| one.id.clone()).collect()
+        };
+        assert_eq!(ids(&shown), ids(&subject), "it can still be answered");
+        // Asked again it is the same request.
+        world.ask("1", None, RequestKind::Command, subject);
+        assert_eq!(world.requests().len(), 1);
+        assert_eq!(world.request().content_hash, asked.content_hash);
+    }
 }

@@ -11,10 +11,23 @@ use pilothouse_domain::{
     Body, Cause, Chain, Cursor, Digest, Entry, Epoch, Event, ItemId, LoggedEvent, ThreadId,
     entry::{LOG_FORMAT, UnknownEvent},
     limits,
+    shorten::shortened,
     transfer::PlanKind,
 };
 use rusqlite::Row;
 use serde_json::value::RawValue;
+
+/// An event that no frame would hold, shortened. Requests are bounded where they are made, because their text is hashed.
+fn shorter(event: &Event) -> Option<Event> {
+    let is_request = matches!(
+        event,
+        Event::RequestOpened { .. } | Event::RequestChanged { .. }
+    );
+    if is_request {
+        return None;
+    }
+    shortened(event, |less| to_json(less).len() <= limits::EVENT_ENCODED)
+}
 
 /// Bits of `place` that hold the sequence number.
 const SEQ_BITS: u32 = 40;
@@ -48,21 +61,31 @@ impl LedgerTx<'_> {
         let doing = "appending an entry";
         let number = self.number(thread)?;
         let before = self.cursor(thread)?;
+        let mut jsons = Vec::with_capacity(events.len());
+        let mut too_long = Vec::new();
         for event in &mut events {
             self.offload(event)?;
-        }
-        let mut stored = String::with_capacity(256 * events.len() + 2);
-        let mut hashes = Vec::with_capacity(events.len());
-        stored.push('[');
-        for event in &events {
-            if !hashes.is_empty() {
-                stored.push(',');
+            let mut json = to_json(event);
+            if json.len() > limits::EVENT_ENCODED
+                && let Some(less) = shorter(event)
+            {
+                let detail = format!(
+                    "something of {} bytes was told, more than can be shown: its longest texts and lists were shortened",
+                    json.len()
+                );
+                too_long.push(Event::FrameUnreadable { detail });
+                json = to_json(&less);
+                *event = less;
             }
-            let json = to_json(event);
-            hashes.push(*blake3::hash(json.as_bytes()).as_bytes());
-            stored.push_str(&json);
+            jsons.push(json);
         }
-        stored.push(']');
+        jsons.extend(too_long.iter().map(to_json));
+        events.extend(too_long);
+        let hashes: Vec<[u8; 32]> = jsons
+            .iter()
+            .map(|json| *blake3::hash(json.as_bytes()).as_bytes())
+            .collect();
+        let stored = format!("[{}]", jsons.join(","));
         let mut entry = Entry {
             thread,
             epoch: self.epoch.get(),

@@ -6,6 +6,7 @@ use pilothouse_domain::{
     BlobHash, Body, Cause, Chain, Cursor, Epoch, Event, ItemContent, LoggedEvent, ProviderThreadId,
     ProviderTurnId, RequestId, Row,
     binding::{Binding, BindingKey, BindingTarget},
+    limits,
     row::RowKind,
 };
 use pilothouse_orchestrator::{Bindings, Rows};
@@ -521,6 +522,43 @@ fn the_write_ahead_log_stays_under_sixteen_mebibytes() {
         largest > 1024 * 1024,
         "the test has to see the log in use: {largest} bytes"
     );
+}
+
+#[test]
+fn no_event_is_larger_than_a_frame_carries_and_the_log_says_where_something_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let mut long = item(1, "");
+    long.content = ItemContent::Command {
+        command: "echo é; ".repeat(200_000),
+        cwd: "/work".to_owned(),
+        output: Body::inline("x".repeat(2_000_000)),
+        agent_output: None,
+        exit_code: None,
+        duration_ms: None,
+    };
+    let event = Event::ItemOpened { item: long };
+    let entries = append_all(&mut store, thread(1), vec![vec![event.clone(), event]]);
+    let [LoggedEvent::Known(first), _, LoggedEvent::Known(told), _] = &entries[0].events[..] else {
+        panic!("{:?}", entries[0].events.len())
+    };
+    let json = serde_json::to_string(first).unwrap();
+    assert!(json.len() <= limits::EVENT_ENCODED, "{}", json.len());
+    assert!(json.contains("bytes left out"));
+    let Event::FrameUnreadable { detail } = &**told else {
+        panic!("{told:?}")
+    };
+    assert!(detail.contains("1802449 bytes"), "{detail}");
+    // What is in the log is what its rows and its chain are of.
+    store.verify_chain(thread(1)).unwrap();
+    let Event::ItemOpened { item } = &**first else {
+        panic!("{first:?}")
+    };
+    let key = RowKind::Item.key(item.id.as_bytes());
+    let Some(Row::Item(row)) = store.row(thread(1), key).unwrap() else {
+        panic!("no row")
+    };
+    assert_eq!(row.content, item.content);
 }
 
 #[test]
