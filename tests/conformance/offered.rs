@@ -19,7 +19,7 @@ const TABLE: &[NotOffered] = &[
     NotOffered {
         agent: Agent::Codex,
         step: "plan",
-        reason: "it asks for no approval of a plan; it proposes one in its plan mode only, which no mode of a thread chooses yet",
+        reason: "it asks for no approval of a plan; in the mode that only reads it proposes one, and a message in another mode carries it out",
         source: "tests/recordings/codex/06_plan_mode_request_user_input.jsonl",
         tools: &["exit_plan_mode"],
     },

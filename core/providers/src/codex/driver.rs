@@ -22,7 +22,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
-    AgentName, Capabilities, CapabilityFlag, CapabilityValue, NativeId, ProviderEvent,
+    AgentName, Capabilities, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
     provider::{OfferedCommand, OfferedModel},
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
@@ -45,6 +45,10 @@ const FAR_PICTURES: u64 = 8 * 1024 * 1024;
 struct Loaded {
     /// Where it should work, if codex resumed it elsewhere.
     cwd: Option<PathBuf>,
+    /// The model in force, if codex has said it.
+    model: String,
+    /// Whether it may be planning: that holds for a turn and those that follow.
+    plans: bool,
     /// Taken while a turn is being started, so that two cannot start at once.
     starting: Arc<tokio::sync::Mutex<()>>,
 }
@@ -240,6 +244,8 @@ impl CodexRuntime {
         let mut threads = lock(&self.threads);
         let known = threads.entry(loaded.thread.clone()).or_default();
         known.cwd = elsewhere.then(|| cwd.to_owned());
+        known.model = loaded.model;
+        known.plans = loaded.plans;
         loaded.thread
     }
 
@@ -263,10 +269,25 @@ impl CodexRuntime {
             .pictures(send.attachments)
             .await
             .map_err(|problem| refused(ErrorCode::Agent, problem))?;
-        let Loaded { cwd, starting } = lock(&self.threads)
-            .entry(send.thread.clone())
-            .or_default()
-            .clone();
+        // In the one mode in which nothing can be changed it plans.
+        let plans = send.selection.mode == Mode::ReadOnly;
+        let Loaded {
+            cwd,
+            starting,
+            model,
+            plans: planned,
+        } = {
+            let mut threads = lock(&self.threads);
+            let known = threads.entry(send.thread.clone()).or_default();
+            if let Some(model) = &send.selection.model {
+                known.model.clone_from(model);
+            }
+            let before = known.clone();
+            // Until it is certain that the turn was taken.
+            known.plans |= plans;
+            before
+        };
+        let thread = send.thread.clone();
         let _starting = starting.lock().await;
         if self.session.is_over() {
             return Err(refused(
@@ -289,13 +310,21 @@ impl CodexRuntime {
             model: send.selection.model,
             effort: send.selection.effort,
             permissions: Permissions::from(send.selection.mode),
+            plans: (plans || planned)
+                .then_some((plans, model))
+                .filter(|(_, model)| !model.is_empty()),
         };
         match self.session.call(call, self.deadlines.call).await {
             Ok(Reply::Turn {
                 turn,
                 known_before: true,
             }) => Err(SendError::Steered { turn }),
-            Ok(Reply::Turn { turn, .. }) => Ok(TurnAccepted { turn: Some(turn) }),
+            Ok(Reply::Turn { turn, .. }) => {
+                if let Some(known) = lock(&self.threads).get_mut(&thread) {
+                    known.plans = plans;
+                }
+                Ok(TurnAccepted { turn: Some(turn) })
+            }
             // It was taken, but as what is not known.
             Ok(_)
             | Err(CallError::Lost | CallError::Timeout { .. } | CallError::Unreadable { .. }) => {

@@ -143,6 +143,8 @@ pub enum Call {
         effort: Option<String>,
         /// What it may do.
         permissions: Permissions,
+        /// Whether it plans, and the model in force, without which codex does not take that; `None` leaves it as it is.
+        plans: Option<(bool, String)>,
     },
     /// Puts words into a running turn.
     TurnSteer {
@@ -315,6 +317,7 @@ impl Call {
                 model,
                 effort,
                 permissions,
+                plans,
             } => {
                 let mut params = with_model(
                     json!({
@@ -329,6 +332,13 @@ impl Call {
                 );
                 if let Some(effort) = effort {
                     params["effort"] = json!(effort);
+                }
+                if let Some((plans, model)) = plans {
+                    let mode = if *plans { "plan" } else { "default" };
+                    params["collaborationMode"] = json!({
+                        "mode": mode,
+                        "settings": {"model": model, "reasoning_effort": effort, "developer_instructions": null},
+                    });
                 }
                 if let Some(cwd) = cwd {
                     params["cwd"] = json!(cwd);

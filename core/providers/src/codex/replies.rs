@@ -80,6 +80,8 @@ pub struct LoadedThread {
     pub model: String,
     /// Whether it waits for a person.
     pub waits: bool,
+    /// Whether it plans, and carries nothing out.
+    pub plans: bool,
 }
 
 /// Why a call gave nothing.
@@ -208,6 +210,7 @@ pub(crate) fn read(
                 cwd: text_of(result, "cwd").unwrap_or_default(),
                 model: text_of(result, "model").unwrap_or_default(),
                 waits: waits(&result["thread"]),
+                plans: result["collaborationMode"]["mode"] == "plan",
             }))
         }
         Call::TurnStart { .. } => {

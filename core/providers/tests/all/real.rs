@@ -253,6 +253,49 @@ fn is_text(event: &ProviderEvent) -> Option<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_reads_proposes_a_plan_and_the_next_mode_carries_it_out() {
+    let plan = "Here.\n<proposed_plan>\n- paint it red\n</proposed_plan>\n";
+    let mut world =
+        World::start(json!({"plan": [say(plan)], "do": [run("touch made.txt"), say("x")]})).await;
+    let plan_of = |event: &ProviderEvent| match &event.kind {
+        ProviderEventKind::ItemClosed {
+            content: ItemContent::Plan { text, .. },
+            ..
+        } => Some(text.preview().to_owned()),
+        _ => None,
+    };
+    world.mode = Mode::ReadOnly;
+    let thread = world.open(None).await;
+    world.send(&thread, "[[script:plan]]").await;
+    let proposed = world.until("the plan", plan_of).await;
+    assert!(proposed.contains("paint it red") && !proposed.contains("Here"));
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    // Also by another process, which finds it planning.
+    world.runtime.stop().await;
+    world.restart().await;
+    world.mode = Mode::Ask;
+    world.open(Some(thread.clone())).await;
+    world.send(&thread, "Implement it. [[script:do]]").await;
+    let asked = world.request().await;
+    let accept = asked.response(Answer::Choose {
+        option: "accept".into(),
+        note: None,
+    });
+    world.runtime.respond(accept).await.unwrap();
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    assert!(world.workspace().join("made.txt").exists());
+    let seen = world.seen.len();
+    world.send(&thread, "once more [[script:plan]]").await;
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    assert!(
+        world.seen[seen..]
+            .iter()
+            .all(|event| plan_of(event).is_none()),
+        "it does not plan any more"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_is_interrupted_in_the_middle_of_its_text() {
     let mut world =
         World::start(json!({"go": [{"text": "Working", "hold_after_text": "never"}]})).await;

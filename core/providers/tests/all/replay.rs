@@ -110,6 +110,7 @@ pub(crate) fn call_of(frame: &Value) -> Call {
             model: None,
             effort: None,
             permissions,
+            plans: None,
         },
         "turn/steer" => Call::TurnSteer {
             thread,
