@@ -142,6 +142,8 @@ impl Setup {
             ("ANTHROPIC_API_KEY", "local"),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
             ("DISABLE_AUTOUPDATER", "1"),
+            // It tries for minutes by itself, also what is refused.
+            ("CLAUDE_CODE_MAX_RETRIES", "1"),
         ];
         self.agent("claude", "claude", &[&*claude.to_string_lossy()], &env)
     }

@@ -140,6 +140,8 @@ pub enum HoldReason {
     SteerMissed,
     /// A person held it.
     Person,
+    /// The agent's sign-in was refused: all its threads wait until it is back, or a person says to try again.
+    SignIn,
 }
 
 /// What kind of request.

@@ -44,6 +44,7 @@ pub(crate) fn mark_lost(
     survivors: &mut [Survivor],
 ) -> Result<(), StoreError> {
     tx.prune_outcomes(work.now_ms())?;
+    work.find_signed_out(tx)?;
     let alive = incarnations(survivors);
     for stored in tx.unfinished_effects()? {
         let StoredEffect { thread, effect, .. } = &stored;

@@ -286,7 +286,7 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    fn put_in_queue(
+    pub(crate) fn put_in_queue(
         &mut self,
         place: QueuePlace,
         text: &str,
@@ -306,6 +306,9 @@ impl Deciding<'_> {
     }
 
     fn start(&mut self, text: &str, attachments: &[Attachment]) -> Result<Verdict, Refusal> {
+        if self.waits_for_sign_in() {
+            return self.wait_for_sign_in(text, attachments);
+        }
         if self.reads_first() {
             self.read_first();
             self.put_in_queue(QueuePlace::Tail, text, attachments)?;
@@ -326,6 +329,9 @@ impl Deciding<'_> {
     }
 
     fn queue(&mut self, text: &str, attachments: &[Attachment]) -> Result<Verdict, Refusal> {
+        if self.waits_for_sign_in() {
+            return self.wait_for_sign_in(text, attachments);
+        }
         if self.reads_first() {
             self.read_first();
         }
@@ -582,7 +588,10 @@ impl Deciding<'_> {
             run,
             actor: self.actor,
         });
-        if self.draft.state.queue.is_empty() && self.draft.state.held.is_some() {
+        let held = self.draft.state.held;
+        if self.draft.state.queue.is_empty()
+            && held.is_some_and(|reason| reason != HoldReason::SignIn)
+        {
             self.draft.emit(Event::QueueHeld { reason: None });
         }
         Ok(accepted())

@@ -174,6 +174,15 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Holds whatever comes next until the agent's sign-in is back, unless it is held already.
+    pub(crate) fn hold_for_sign_in(&mut self) {
+        if self.state.held.is_none() {
+            self.emit(Event::QueueHeld {
+                reason: Some(HoldReason::SignIn),
+            });
+        }
+    }
+
     /// Makes the run's status say what it waits for: the last thing done to a draft.
     pub(crate) fn settle(&mut self) {
         let Some(active) = &self.state.active else {

@@ -101,6 +101,8 @@ pub(crate) fn finish_run(draft: &mut Draft<'_>, mint: &mut IdMint) {
         });
     }
     match status {
+        // What comes next would fail as well: it waits, also where nothing is queued yet.
+        RunStatus::Failed if code == Some(ErrorCode::SignIn) => draft.hold_for_sign_in(),
         RunStatus::Failed => draft.hold(HoldReason::Failed),
         RunStatus::Interrupted if code == Some(ErrorCode::RuntimeLost) => {
             draft.hold(HoldReason::RuntimeLost);

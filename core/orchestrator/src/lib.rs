@@ -22,6 +22,7 @@ pub mod memory;
 mod project;
 mod rollback;
 mod select;
+mod sign_in;
 mod summary;
 
 pub use affordances::{Affordances, Offer, Unavailable, affordances};
@@ -113,6 +114,8 @@ pub struct Lookups {
     pub conversation: Option<ListedConversation>,
     /// Models that the thread's agent offers; empty if that is not known.
     pub models: Vec<OfferedModel>,
+    /// Whether the agent's sign-in was refused elsewhere and is not known to be back.
+    pub signed_out: bool,
 }
 
 /// A conversation that the host has listed.

@@ -166,6 +166,7 @@ impl MemoryThread {
                 .rollback
                 .and_then(|before| self.taken_back(before))
                 .map(Box::new),
+            signed_out: false,
             models: keys
                 .session
                 .and_then(

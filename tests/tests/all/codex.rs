@@ -2,10 +2,11 @@
 
 use crate::stories::{asked_to_run, patches, says};
 use pilothouse_domain::{
-    Mode, RequestStatus, RunStatus, ThreadId, request::AnswerDelivery, request::RequestKind,
+    CommandBody, Mode, RequestStatus, RunStatus, ThreadId, event::HoldReason,
+    request::AnswerDelivery, request::RequestKind,
 };
-use pilothouse_engine::InboxRow;
-use pilothouse_tests::{Device, Setup, World, device::ids, until};
+use pilothouse_engine::{InboxRow, Ticket};
+use pilothouse_tests::{Device, Setup, World, cli::Cli, device::ids, until};
 use serde_json::json;
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -223,15 +224,21 @@ fn a_stop_reaches_codex_after_its_host_was_killed() {
     world.host.verify();
 }
 
+/// Lets a held queue go on.
+fn release(device: &Device, thread: ThreadId) -> Ticket {
+    let header = device.timeline(thread).header.unwrap();
+    let revision = header.queue_revision;
+    device.submit(Some(thread), CommandBody::QueueRelease { revision })
+}
+
 #[test]
-fn case_32_case_41_a_burst_of_refused_sign_ins_fails_the_runs_and_keeps_every_conversation() {
-    let world = World::start();
+fn case_32_case_41_one_refused_sign_in_holds_every_thread_of_the_agent_until_it_is_back() {
+    let mut world = World::start();
     let device = world.device("phone");
-    world
-        .model
-        .script("refused", &json!([{"error": {"status": 401}}]));
+    let refused = json!([{"error": {"status": 401}}]);
+    world.model.script("refused", &refused);
     world.model.script("back", &says("I am back."));
-    let threads: Vec<_> = (0..3)
+    let before: Vec<_> = (0..5)
         .map(|number| {
             let thread = device.new_thread("codex", Mode::Ask);
             let text = format!("[[script:refused]] [[id:refused-{number}]]");
@@ -239,26 +246,77 @@ fn case_32_case_41_a_burst_of_refused_sign_ins_fails_the_runs_and_keeps_every_co
             thread
         })
         .collect();
-    for thread in &threads {
+    for thread in &before {
         assert_eq!(device.ended(*thread, 1).status, RunStatus::Failed);
     }
-    let before = world.host.outliving();
-    assert_eq!(before.len(), 1);
+    let process = world.host.outliving();
+    assert_eq!(process.len(), 1);
+    let asked = |world: &World| -> Vec<_> {
+        (0..5)
+            .map(|number| world.model.mark(&format!("refused-{number}")).requests)
+            .collect()
+    };
+    let burnt = asked(&world);
 
-    // Signed in again: the same process goes on with the same conversations.
-    for (number, thread) in threads.into_iter().enumerate() {
-        let mark = format!("refused-{number}");
-        let refused = world.model.mark(&mark).requests;
-        device.accepted(&device.say(thread, "[[script:back]]"));
-        device.completed(thread, 2);
-        let mark = world.model.mark(&mark);
+    // What is said now waits, in the threads that were refused and in one that was not; nothing reaches the model.
+    for thread in &before {
+        device.accepted(&device.say(*thread, "[[script:back]]"));
+    }
+    let fresh = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(fresh, "[[script:back]] [[id:fresh]]"));
+    let all: Vec<_> = before.iter().copied().chain([fresh]).collect();
+    let waits = |device: &Device| {
+        for thread in &all {
+            device.wait("the thread to wait for the sign-in", |seen| {
+                let header = seen.timelines.get(thread)?.header.as_ref()?;
+                let waits = header.held == Some(HoldReason::SignIn) && header.queue.len() == 1;
+                waits.then_some(())
+            });
+        }
+    };
+    waits(&device);
+    assert_eq!(world.model.mark("fresh").requests, 0);
+
+    // One notice for the agent, in the terminal as well; and it survives the host.
+    let cli = Cli::paired(world.dir(), "terminal", &world.host);
+    world.host.kill_9();
+    world.host.restart();
+    device.network_changes();
+    waits(&device);
+    let later = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(later, "[[script:back]] [[id:later]]"));
+    let (code, text) = cli.read(&world.host, &["threads"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches("sign-in was refused").count(), 1, "{text}");
+    assert!(text.contains("7 threads wait"), "{text}");
+    assert_eq!(asked(&world), burnt);
+    assert_eq!(world.model.mark("later").requests, 0);
+
+    // It is still refused: one thread tries, the others wait on.
+    world.model.script("back", &refused);
+    device.accepted(&release(&device, before[0]));
+    assert_eq!(device.ended(before[0], 2).status, RunStatus::Failed);
+    assert_eq!(world.model.mark("fresh").requests, 0);
+
+    // Signed in again: one thread tries, and all go on with the same conversations.
+    world.model.script("back", &says("I am back."));
+    device.accepted(&release(&device, fresh));
+    device.completed(fresh, 1);
+    device.completed(later, 1);
+    for (number, thread) in before.iter().enumerate().skip(1) {
+        device.completed(*thread, 2);
+        let mark = world.model.mark(&format!("refused-{number}"));
         assert_eq!(
             (mark.requests, mark.most_in_one_request),
-            (refused + 1, 1),
+            (burnt[number] + 1, 1),
             "what was said before is part of it"
         );
-        device.same_as(&world.host, thread);
+        device.same_as(&world.host, *thread);
     }
-    assert_eq!(world.host.outliving(), before);
+    device.accepted(&device.say(before[0], "[[script:back]]"));
+    device.completed(before[0], 3);
+    let (_, text) = cli.read(&world.host, &["threads"]);
+    assert!(!text.contains("sign-in was refused"), "{text}");
+    assert_eq!(world.host.outliving(), process);
     world.host.verify();
 }

@@ -28,6 +28,7 @@ mod pictures;
 mod rebuild;
 mod remote;
 mod replayed;
+mod sign_in;
 mod stories;
 mod streaming;
 mod two_devices;

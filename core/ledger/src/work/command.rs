@@ -128,6 +128,9 @@ impl Work {
             let key = BindingKey::Thread { thread: native };
             tx.put_binding(agent.as_str(), thread, &Binding { key, target })?;
         }
+        if matches!(command.body, CommandBody::QueueRelease { .. }) {
+            self.tries(thread);
+        }
         self.append(tx, thread, cause, decision)?;
         self.settle(tx, thread)?;
         let cursor = self
@@ -151,6 +154,7 @@ impl Work {
         };
         let keys = lookups(state, command);
         let mut found = crate::bindings::look_up(tx, thread, &keys)?;
+        found.signed_out = self.is_signed_out(thread);
         if let Some((source, run)) = keys.source
             && let Some(cell) = self.cells.get(&source)
         {

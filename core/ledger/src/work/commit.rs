@@ -43,6 +43,7 @@ impl Work {
     pub(crate) fn rolled_back(&mut self) {
         let change = std::mem::take(&mut self.change);
         self.texts.restore(change.chunks);
+        let touched: Vec<_> = change.before.keys().copied().collect();
         for (thread, before) in change.before {
             match before {
                 Some(before) => {
@@ -54,6 +55,7 @@ impl Work {
             }
         }
         self.cells.retain(|_, cell| cell.cursor.seq > 0);
+        self.sign_in_as_before(&touched);
     }
 
     pub(super) fn forget_idle(&mut self) {

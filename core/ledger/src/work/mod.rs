@@ -5,6 +5,7 @@ mod agent;
 mod command;
 mod commit;
 mod history;
+mod sign_in;
 mod survived;
 
 pub(crate) use history::{Foreign, Past};
@@ -29,7 +30,7 @@ use pilothouse_domain::{
     row::{OpenItem, Snapshot},
 };
 use pilothouse_orchestrator::{
-    Decision, apply, decide_internal, next_internal, project, summarise,
+    Decision, Internal, apply, decide_internal, next_internal, project, summarise,
 };
 use pilothouse_store::{DeviceRow, LedgerReads, LedgerTx, StoreError};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
@@ -58,6 +59,7 @@ pub(crate) struct Work {
     /// Agents' own conversations as they were listed in this life.
     pub(crate) listed: Listed,
     change: Change,
+    signed_out: sign_in::SignedOut,
 }
 
 /// What the current transaction changed.
@@ -149,6 +151,7 @@ impl Work {
             offered: BTreeMap::new(),
             listed: Listed::default(),
             change: Change::default(),
+            signed_out: sign_in::SignedOut::default(),
         }
     }
 
@@ -347,8 +350,11 @@ impl Work {
                 return Ok(());
             };
             let Some(internal) = next_internal(state) else {
-                return Ok(());
+                return self.go_on_signed_in(tx);
             };
+            if internal == Internal::AdvanceQueue && self.is_signed_out(thread) {
+                return self.hold_for_sign_in(tx, thread);
+            }
             let decision = decide_internal(state, &internal, &mut self.mint(thread));
             if decision.events.is_empty() {
                 return Ok(());
@@ -432,6 +438,7 @@ impl Work {
             tx.put_effect(thread, entry.seq, &effect)?;
             self.change.done.effects.push((thread, effect));
         }
+        self.note_sign_in(thread, &entry.events);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::{
 };
 use pilothouse_domain::{
     RuntimeRequest, ThreadId, ThreadSummary,
+    event::HoldReason,
     row::{InboxEntry, WaitingCounts},
 };
 
@@ -95,6 +96,31 @@ impl LedgerReads {
                         .map(|json| from_json(&self.db, doing, &json))
                         .transpose()?,
                 });
+                Ok(true)
+            },
+        )?;
+        Ok(out)
+    }
+
+    /// The lines of threads whose queues are held for that reason.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn summaries_held(&self, reason: HoldReason) -> Result<Vec<ThreadSummary>> {
+        let doing = "reading the summary feed";
+        let word = serde_json::to_string(&reason).unwrap_or_default();
+        let mut out = Vec::new();
+        // Quotes in a text are written otherwise: what is found so is the field, or is left out below.
+        self.db.scan(
+            doing,
+            "SELECT json FROM summaries WHERE instr(json, ?1) > 0",
+            [format!("\"held\":{word}")],
+            |row| {
+                let json: String = row.get(0).map_err(self.db.fail(doing))?;
+                let summary: ThreadSummary = from_json(&self.db, doing, &json)?;
+                if summary.held == Some(reason) {
+                    out.push(summary);
+                }
                 Ok(true)
             },
         )?;

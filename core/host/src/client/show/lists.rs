@@ -5,9 +5,9 @@ use crate::client::{
     style::{Style, Tone},
     text::{one_line, since},
 };
-use pilothouse_domain::{row::WaitingCounts, run::BlockedOn};
+use pilothouse_domain::{event::HoldReason, row::WaitingCounts, run::BlockedOn};
 use pilothouse_engine::{DIRECT_LIMITS, HostRow, LinkState, ThreadHeader, ThreadRow};
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 /// How a link stands, in words.
 pub(crate) fn link(state: &LinkState, now_ms: u64) -> (String, Tone) {
@@ -158,6 +158,37 @@ pub(crate) fn doing(row: &ThreadRow, now_ms: u64) -> (String, Tone) {
         let _ = write!(text, ", {} not confirmed by the host", row.outstanding);
     }
     (text, tone)
+}
+
+/// The agents whose sign-in was refused, each once, with how many of the threads wait for it.
+pub(crate) fn signed_out(rows: &[ThreadRow], hosts: &[HostRow], style: Style) -> String {
+    let mut waiting: BTreeMap<_, usize> = BTreeMap::new();
+    for row in rows {
+        if row.summary.held == Some(HoldReason::SignIn) {
+            *waiting.entry((row.host, &row.summary.agent)).or_default() += 1;
+        }
+    }
+    let mut out = String::new();
+    for ((host, agent), threads) in waiting {
+        let Some(host) = hosts.iter().find(|row| row.host == host) else {
+            continue;
+        };
+        let known = host.agents.iter().find(|known| known.name == *agent);
+        let family = known.map_or("", |known| known.family.as_str());
+        let line = format!(
+            "{} on {}: its sign-in was refused; {} for it. Sign in there by {}; `queue THREAD --release` lets one of them try, and the others follow.",
+            one_line(agent.as_str(), 40),
+            one_line(&host.name, 40),
+            if threads == 1 {
+                "1 thread waits".to_owned()
+            } else {
+                format!("{threads} threads wait")
+            },
+            words::signing_in(family),
+        );
+        let _ = writeln!(out, "{}", style.paint(Tone::Bad, &line));
+    }
+    out
 }
 
 /// The threads, the one that changed last first.

@@ -111,6 +111,7 @@ pub(super) fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<(), Fai
     } else if page.rows.is_empty() {
         output.say(None, "No such threads.")?;
     }
+    output.words(&show::lists::signed_out(&page.rows, &hosts, output.style))?;
     let ids: Vec<String> = page
         .rows
         .iter()

@@ -1,0 +1,52 @@
+//! A refused sign-in with every family's own agent (docs/decisions/030); codex: case 41.
+
+use crate::stories::says;
+use pilothouse_domain::{CommandBody, Mode, RunStatus, event::HoldReason};
+use pilothouse_tests::{Setup, World};
+use serde_json::json;
+
+/// One thread is refused, another waits without a word to the model; once one of them got through, both go on.
+fn one_refusal_holds_the_other(world: &World, agent: &str) {
+    let device = world.device("phone");
+    world
+        .model
+        .script("refused", &json!([{"error": {"status": 401}}]));
+    world.model.script("back", &says("I am back."));
+    let [refused, other] = [0, 1].map(|_| device.new_thread(agent, Mode::Ask));
+    device.accepted(&device.say(refused, "go [[script:refused]]"));
+    assert_eq!(device.ended(refused, 1).status, RunStatus::Failed);
+    device.accepted(&device.say(refused, "again [[script:back]] [[id:again]]"));
+    device.accepted(&device.say(other, "go [[script:back]] [[id:other]]"));
+    let revision = device.wait("the threads to wait for the sign-in", |seen| {
+        let header = |thread| seen.timelines.get(&thread)?.header.as_ref();
+        let waits =
+            |thread| header(thread).filter(|header| header.held == Some(HoldReason::SignIn));
+        let other = waits(other)?;
+        (waits(refused)?.queue.len() == 1 && other.queue.len() == 1).then_some(other.queue_revision)
+    });
+    for mark in ["again", "other"] {
+        assert_eq!(world.model.mark(mark).requests, 0, "{mark}");
+    }
+    device.accepted(&device.submit(Some(other), CommandBody::QueueRelease { revision }));
+    device.completed(other, 1);
+    device.completed(refused, 2);
+    for thread in [refused, other] {
+        device.same_as(&world.host, thread);
+    }
+    world.host.verify();
+}
+
+#[test]
+fn case_41_claude_is_held_for_its_sign_in() {
+    one_refusal_holds_the_other(&Setup::new().claude().start(), "claude");
+}
+
+#[test]
+fn case_41_opencode_is_held_for_its_sign_in() {
+    one_refusal_holds_the_other(&Setup::new().opencode().start(), "opencode");
+}
+
+#[test]
+fn case_41_pi_is_held_for_its_sign_in() {
+    one_refusal_holds_the_other(&Setup::new().pi(&[]).start(), "pi");
+}
