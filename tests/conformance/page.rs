@@ -17,6 +17,9 @@ disk, the words are in the model's log, the process is there or gone. Change not
 `via remote`: the device is at another ledger, which drives the host's agent as an agent of its own (decision 25). `direct`: there is
 no daemon, and the device drives the agent's server, which a person started, by a ledger of its own (decision 26).
 
+Another version of an agent is one command: `scripts/conformance --agent codex@0.169.0` installs it beside the pinned one, plays the
+story with it, says what differs from this table, and writes nothing. What is played here by itself is pinned in `scripts/agents.lock`.
+
 - **pass**: as it must be. **recovered by replacement**: the conversation could not be taken up, and a new one took its place.
 - **refused as declared**: the host says beforehand that the agent cannot, and refuses by a typed refusal.
 - **not offered**: the agent has nothing of the kind, as its own list of tools and the named source show.
