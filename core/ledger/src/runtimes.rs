@@ -9,8 +9,10 @@ use crate::{
 };
 use futures_util::future::join_all;
 use pilothouse_domain::{
-    AgentName, Incarnation, NativeId, ProviderEvent, ProviderEventKind, ThreadId, WorkspaceId,
-    policy::Contract, provider_event::NativePlace,
+    AgentName, Incarnation, NativeId, Policy, ProviderEvent, ProviderEventKind, ThreadId,
+    WorkspaceId,
+    policy::{Contract, Sandbox},
+    provider_event::NativePlace,
 };
 use pilothouse_providers::contract::{
     AgentRuntime, EventSender, Launch, OpenThread, ProcessSharing, StartError,
@@ -80,6 +82,8 @@ impl Running {
 /// All agents' processes.
 pub(crate) struct Runtimes {
     agents: BTreeMap<AgentName, AgentSpec>,
+    /// In which each of them may run.
+    sandboxes: BTreeMap<AgentName, Vec<Sandbox>>,
     wrapper: Vec<String>,
     pid_dir: PathBuf,
     idle_look: Duration,
@@ -106,13 +110,18 @@ struct Table {
 impl Runtimes {
     pub(crate) fn new(
         agents: BTreeMap<AgentName, AgentSpec>,
+        policy: &Policy,
         wrapper: Vec<String>,
         pid_dir: PathBuf,
         idle_look: Duration,
         jobs: mpsc::WeakSender<Job>,
     ) -> Self {
+        let declared = policy.agents.iter();
         Self {
             agents,
+            sandboxes: declared
+                .map(|(name, agent)| (name.clone(), agent.sandboxes.clone()))
+                .collect(),
             wrapper,
             pid_dir,
             idle_look,
@@ -250,6 +259,20 @@ impl Runtimes {
         Some((spec, launch))
     }
 
+    /// A run that waited in the queue may be of a thread that chose what is no longer allowed.
+    fn check_sandbox(&self, agent: &AgentName, chosen: Option<Sandbox>) -> Result<(), StartError> {
+        let allowed = self.sandboxes.get(agent).map_or(&[][..], Vec::as_slice);
+        match chosen {
+            Some(sandbox) if !allowed.contains(&sandbox) => Err(StartError::Sandbox {
+                agent: agent.clone(),
+                sandbox,
+                problem: "the host no longer allows it; choose the thread's mode anew, and it runs as the host allows now"
+                    .into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn family(&self, agent: &AgentName) -> &'static str {
         self.agents
             .get(agent)
@@ -272,6 +295,7 @@ impl Runtimes {
                 problem: "it is no longer configured".into(),
             });
         };
+        self.check_sandbox(agent, opens.selection.sandbox)?;
         self.table.lock().await.starting.insert(incarnation);
         let (events, inbox) = mpsc::channel(BATCHES);
         let (ready, version) = tokio::sync::oneshot::channel();

@@ -213,6 +213,7 @@ impl Writer {
         );
         let runtimes = Arc::new(Runtimes::new(
             config.agents,
+            &work.policy,
             config.wrapper,
             pid_dir,
             config.idle_look,

@@ -133,7 +133,7 @@ impl Deciding<'_> {
             _ if self.command.thread != self.draft.state.thread => Err(unknown),
             None => Err(unknown),
             Some(meta) => match meta.lifecycle {
-                Lifecycle::Active => Ok(()),
+                Lifecycle::Active => self.check_sandbox(&meta.selection),
                 Lifecycle::Deleted => Err(unknown),
                 // What was asked before it was put away can still be answered and stopped.
                 Lifecycle::Archived => match self.command.body {

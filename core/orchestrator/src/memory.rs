@@ -54,7 +54,8 @@ pub struct MemoryThread {
     /// Host time of the next entry, Unix ms; moves by one per entry.
     pub now_ms: u64,
     epoch: Epoch,
-    policy: Policy,
+    /// What the host allows and offers.
+    pub policy: Policy,
 }
 
 impl Bindings for MemoryThread {

@@ -34,7 +34,11 @@ impl Deciding<'_> {
             model: model.map(str::to_owned),
             effort: effort.map(str::to_owned),
             mode,
-            sandbox: was.sandbox,
+            // One that the host no longer allows gives way to what it allows now.
+            sandbox: was.sandbox.filter(|sandbox| {
+                let agent = self.policy.agents.get(&was.agent);
+                agent.is_none_or(|agent| agent.sandboxes.contains(sandbox))
+            }),
         };
         let selection = self.check_choice(&meta.workspace, &selection)?;
         // Before there is a conversation, it simply begins so.

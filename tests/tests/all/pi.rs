@@ -205,3 +205,62 @@ fn a_pi_that_does_not_ask_runs_in_the_sandbox_that_its_thread_chose_and_says_so(
     device.nothing_waits();
     world.host.verify();
 }
+
+/// The owner takes back that it may run without a sandbox: nothing of the old thread does, neither what waited in its queue nor
+/// what is said to it, until its person chooses anew.
+#[test]
+fn a_sandbox_that_the_host_no_longer_allows_is_used_by_no_thread() {
+    let mut world = Setup::new().pi(&["none"]).start();
+    let device = world.device("phone");
+    let thread = device.new_thread("pi", Mode::FullAccess);
+    let outside = world.dir().join("outside.txt");
+    let writes = runs(&format!("echo outside > {}", outside.display()));
+    say(
+        &world,
+        &device,
+        thread,
+        "long",
+        &runs("echo begun > begun.txt; sleep 600"),
+    );
+    device.wait("it has begun", |_| world.text_of("begun.txt"));
+    say(&world, &device, thread, "queued", &writes);
+    world.host.kill_9();
+    let config = std::fs::read_to_string(world.host.config()).unwrap();
+    let allowed = config.replace("sandbox = [\"none\"]", "sandbox = [\"bwrap\"]");
+    assert_ne!(config, allowed);
+    std::fs::write(world.host.config(), allowed).unwrap();
+    device.offline();
+    world.host.restart();
+    device.network_changes();
+    let revision = device.wait("the queue to be held", |seen| {
+        let header = seen.timelines.get(&thread)?.header.as_ref()?;
+        let held = header.synchronised && header.active.is_none() && header.held.is_some();
+        (held && header.queue.len() == 1).then_some(header.queue_revision)
+    });
+    device.accepted(&device.submit(Some(thread), CommandBody::QueueRelease { revision }));
+    assert_eq!(device.ended(thread, 2).status, RunStatus::Failed);
+    world.model.script("said", &writes);
+    let refused = device.refused(&device.say(thread, "go [[script:said]]"));
+    assert!(
+        matches!(&refused, Refusal::Invalid { field, .. } if field == "sandbox"),
+        "{refused:?}"
+    );
+    assert!(!outside.exists(), "nothing ran without a sandbox");
+    let anew = CommandBody::ThreadSelect {
+        model: None,
+        effort: None,
+        mode: Mode::FullAccess,
+    };
+    device.accepted(&device.submit(Some(thread), anew));
+    say(&world, &device, thread, "anew", &writes);
+    device.completed(thread, 3);
+    assert!(!outside.exists(), "it runs in the sandbox now");
+    device.wait("the thread says in which", |seen| {
+        let row = seen
+            .threads
+            .iter()
+            .find(|row| row.summary.thread == thread)?;
+        (row.summary.sandbox == Some(Sandbox::Bwrap)).then_some(())
+    });
+    world.host.verify();
+}
