@@ -320,6 +320,17 @@ pub struct World {
 }
 
 impl World {
+    /// The environment of an opencode in a home: the scripted model, and nothing that it would fetch.
+    pub fn opencode_env(&self, home: &Path) -> Vec<(&'static str, String)> {
+        let port = self.model.port().to_string();
+        let home = home.to_string_lossy();
+        let filled = |text: &str| text.replace("{port}", &port).replace("{home}", &home);
+        OPENCODE_ENV
+            .iter()
+            .map(|(name, value)| (*name, filled(value)))
+            .collect()
+    }
+
     /// Real codex and nothing else.
     pub fn start() -> Self {
         Setup::new().start()

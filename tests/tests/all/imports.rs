@@ -59,7 +59,7 @@ fn import(device: &Device, agent: &str, conversation: ConversationKey) -> Ticket
     device.submit(None, body)
 }
 
-fn listed_and_imported(mut world: World, agent: &str, desk: Option<Desk>) {
+fn listed_and_imported(mut world: World, agent: &str, desk: Desk) {
     world.model.script("say", &json!([{"text": "Said."}]));
     let device = world.device("phone");
     let mine = device.new_thread(agent, Mode::Ask);
@@ -127,11 +127,6 @@ fn listed_and_imported(mut world: World, agent: &str, desk: Option<Desk>) {
     let second = device.refused(&import(&device, agent, found.key));
     assert_eq!(second, Refusal::AlreadyHere { thread });
     device.same_as(&world.host, thread);
-    let Some(desk) = desk else {
-        world.host.verify();
-        return;
-    };
-
     // Somebody goes on with it at the desk, while no agent of the host has it loaded.
     world.host.stop();
     for pid in world.host.outliving() {
@@ -228,6 +223,20 @@ fn codex_at_the_desk(world: &World, text: &str) -> Command {
     command
 }
 
+fn opencode_at_the_desk(world: &World, text: &str) -> Command {
+    let mut command = Command::new(places::opencode());
+    command
+        .args(["run", "--continue"])
+        // Word by word: one that has spaces in it is put into quotation marks.
+        .args(text.split(' '))
+        .current_dir(&world.workspace)
+        // It believes this more than where it is.
+        .env("PWD", &world.workspace)
+        .envs(world.opencode_env(&world.dir().join("home-of-opencode")))
+        .stdin(Stdio::null());
+    command
+}
+
 fn pi_at_the_desk(world: &World, text: &str) -> Command {
     let home = world.dir().join("home-of-pi");
     let mut command = Command::new(places::node());
@@ -247,24 +256,24 @@ fn pi_at_the_desk(world: &World, text: &str) -> Command {
 
 #[test]
 fn conversations_of_claude_code_are_listed_and_become_threads() {
-    listed_and_imported(
-        Setup::new().claude().start(),
-        "claude",
-        Some(claude_at_the_desk),
-    );
+    listed_and_imported(Setup::new().claude().start(), "claude", claude_at_the_desk);
 }
 
 #[test]
 fn conversations_of_codex_are_listed_and_become_threads() {
-    listed_and_imported(Setup::new().start(), "codex", Some(codex_at_the_desk));
+    listed_and_imported(Setup::new().start(), "codex", codex_at_the_desk);
 }
 
 #[test]
 fn conversations_of_pi_are_listed_and_become_threads() {
-    listed_and_imported(Setup::new().pi(&[]).start(), "pi", Some(pi_at_the_desk));
+    listed_and_imported(Setup::new().pi(&[]).start(), "pi", pi_at_the_desk);
 }
 
 #[test]
 fn conversations_of_opencode_are_listed_and_become_threads() {
-    listed_and_imported(Setup::new().opencode().start(), "opencode", None);
+    listed_and_imported(
+        Setup::new().opencode().start(),
+        "opencode",
+        opencode_at_the_desk,
+    );
 }
