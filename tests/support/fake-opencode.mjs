@@ -14,6 +14,7 @@
 //   refuses   asks, and fails at the first answer
 //   forgets   asks, and never says what became of the first answer
 //   settles   has a subagent that asks, and fails at the first answer
+//   long-past a conversation of 1,000 messages, 100 turns of ten, with large pictures in the last
 //   swallows  takes a prompt and never does anything about it
 import http from 'node:http';
 
@@ -59,6 +60,27 @@ const work = (body) => {
   const text = { id: 'prt_2', sessionID: session.id, messageID: info.id, type: 'text', text: 'done', time: { start: 3, end: 4 } };
   messages.push({ info: { ...info, time: { created: 3, completed: 4 } }, parts: [text] });
   working = {};
+};
+
+if (mode === 'long-past') {
+  const url = `data:image/png;base64,${'A'.repeat(25 << 20)}`;
+  for (let at = 0; at < 1000; at++) {
+    const id = `msg_${String(at).padStart(4, '0')}`;
+    const begins = at % 10 === 0;
+    const parts = [{ id: `prt_${at}`, sessionID: session.id, messageID: id, type: 'text', text: `${at}`, ...(begins ? {} : { time: { start: 3, end: 4 } }) }];
+    if (begins && at >= 970) parts.push({ id: `file_${at}`, sessionID: session.id, messageID: id, type: 'file', mime: 'image/png', url });
+    const info = { id, sessionID: session.id, role: begins ? 'user' : 'assistant', time: { created: 2, completed: 3 } };
+    messages.push({ info: begins ? info : { ...info, parentID: `msg_${String(at - (at % 10)).padStart(4, '0')}` }, parts });
+  }
+}
+
+// A page of the conversation, which ends before the message that its cursor names.
+const page = (response, query) => {
+  const before = query.get('before');
+  const end = before === null ? messages.length : messages.findIndex(({ info }) => info.id === before);
+  const from = Math.max(0, end - Number(query.get('limit')));
+  if (from > 0) response.setHeader('x-next-cursor', messages[from].info.id);
+  return json(response, messages.slice(from, end));
 };
 
 // Writes pieces as fast as they are read.
@@ -117,7 +139,12 @@ const server = http.createServer((request, response) => {
   if (path === '/permission' && working[asked.sessionID] && answers.length < 2) return json(response, [asked]);
   if (path === '/permission' || path === '/question' || path.endsWith('/children')) return json(response, []);
   if (path.endsWith('/message') && mode === 'stalls' && reads++ < 2) return json(response, { message: 'busy' }, 500);
-  if (path.endsWith('/message')) return json(response, messages);
+  if (path.endsWith('/message')) return page(response, new URL(request.url, 'http://x').searchParams);
+  if (method === 'DELETE') {
+    const at = messages.findIndex(({ info }) => path.endsWith(`/${info.id}`));
+    messages.splice(at, 1);
+    return json(response, true);
+  }
   if (path.endsWith('/prompt_async')) return;
   if (path === '/global/event') {
     response.writeHead(200, { 'content-type': 'text/event-stream' });

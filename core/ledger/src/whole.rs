@@ -8,13 +8,17 @@ use crate::{
 };
 use pilothouse_domain::{EffectOutcome, NativeId, ProviderEventKind, limits, run::ErrorCode};
 use pilothouse_providers::contract::{Compaction, OpenError, RevertError};
+use std::time::Duration;
 use std::{path::PathBuf, sync::Arc};
 
-/// How often taking back turns is asked for of an agent whose process ends meanwhile.
+/// How often taking back turns is asked for of an agent that does not answer, or whose process ends meanwhile.
 const REVERT_TRIES: usize = 3;
+/// Pause before an agent that did not answer is asked again.
+const REVERT_PAUSE: Duration = Duration::from_secs(1);
 
 impl Lane {
-    /// Has the agent forget turns. Can be done again, so an agent that ended meanwhile is started and asked once more.
+    /// Has the agent forget turns. Can be done again, so one that did not answer is asked once more, and one that ended is
+    /// started for it. A process that lives may serve other threads: it is never ended for this.
     pub(crate) async fn revert(&self, plan: OpenPlan, from: Option<NativeId>) -> Done {
         // Nothing of these runs reached the agent.
         let Some(from) = from else {
@@ -23,7 +27,7 @@ impl Lane {
                 outcome: EffectOutcome::Acknowledged,
             };
         };
-        for _ in 0..REVERT_TRIES {
+        for tried in 0..REVERT_TRIES {
             let (running, native) = match self.open(&plan).await {
                 Ok(opened) => opened,
                 Err(done) => return done,
@@ -37,11 +41,16 @@ impl Lane {
             };
             let outcome = match reverting.revert(native, from.clone()).await {
                 Ok(()) => EffectOutcome::Acknowledged,
-                Err(error @ RevertError::Busy) => {
+                // Else it may be at work on what was asked before.
+                Err(error @ RevertError::Busy) if tried == 0 => {
                     return failed(Some(&running), ErrorCode::Agent, &error.to_string());
                 }
                 Err(RevertError::Refused { error }) => EffectOutcome::Failed { error },
-                Err(RevertError::Unknown) => {
+                Err(RevertError::Busy | RevertError::Unknown) => {
+                    tokio::time::sleep(REVERT_PAUSE).await;
+                    continue;
+                }
+                Err(RevertError::Lost) => {
                     self.runtimes.forget(running.facts.incarnation).await;
                     continue;
                 }
@@ -54,7 +63,7 @@ impl Lane {
         failed(
             None,
             ErrorCode::RuntimeLost,
-            "the agent ended each time it was asked; asking again does no harm",
+            "the agent ended or did not answer each time it was asked; asking again does no harm",
         )
     }
 

@@ -505,9 +505,12 @@ pub enum RevertError {
         /// Its words.
         error: RunError,
     },
-    /// The process ended before it answered: ask again.
-    #[error("the agent's process ended before it answered")]
+    /// It did not answer, and lives: ask again.
+    #[error("the agent did not answer")]
     Unknown,
+    /// The process ended before it answered: ask its next life.
+    #[error("the agent's process ended before it answered")]
+    Lost,
 }
 
 /// Why an interrupt was not taken.

@@ -77,6 +77,12 @@ impl Script {
         self.state.lock().unwrap().refuse = Some(error);
     }
 
+    /// The life of the process that runs now.
+    pub(crate) fn incarnation(&self) -> Option<Incarnation> {
+        let state = self.state.lock().unwrap();
+        state.events.as_ref().map(|(incarnation, _)| *incarnation)
+    }
+
     /// The next `revert` is answered so.
     pub(crate) fn refuse_revert(&self, error: RevertError) {
         self.state.lock().unwrap().revert = Some(error);

@@ -100,10 +100,25 @@ async fn the_agent_forgets_from_the_first_turn_on_and_then_the_runs_are_marked()
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_ends_while_it_forgets_is_started_and_asked_again() {
     let (mut world, mut follower, runs) = three_runs().await;
+    let before = world.script.incarnation();
+    world.script.refuse_revert(RevertError::Lost);
+    asked_twice(&mut world, &mut follower, runs[2]).await;
+    assert_ne!(world.script.incarnation(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_does_not_answer_and_lives_is_asked_again_and_not_ended() {
+    let (mut world, mut follower, runs) = three_runs().await;
+    let before = world.script.incarnation();
     world.script.refuse_revert(RevertError::Unknown);
-    take_back(&mut world, runs[2], runs[2]).await;
-    let first = asked(&mut world).await;
-    let second = asked(&mut world).await;
+    asked_twice(&mut world, &mut follower, runs[2]).await;
+    assert_eq!(world.script.incarnation(), before);
+}
+
+async fn asked_twice(world: &mut World, follower: &mut Follower, run: RunId) {
+    take_back(world, run, run).await;
+    let first = asked(world).await;
+    let second = asked(world).await;
     assert_eq!(first, second);
     let outcome = follower.until("the outcome", rolled_back).await;
     assert!(matches!(outcome, RollbackOutcome::Applied { .. }));

@@ -97,7 +97,8 @@ impl ClaudeRuntime {
             Ok(Reply::Rewound(Rewound::NotThere)) => {}
             Ok(Reply::Rewound(Rewound::Busy)) => return Err(RevertError::Busy),
             Ok(Reply::Rewound(Rewound::Refused(why))) => return Err(refuse(why)),
-            Err(CallError::Lost | CallError::Timeout { .. }) => return Err(RevertError::Unknown),
+            Err(CallError::Lost) => return Err(RevertError::Lost),
+            Err(CallError::Timeout { .. }) => return Err(RevertError::Unknown),
             Ok(_) => return Err(refuse("Claude Code answered something else".to_owned())),
             Err(error) => return Err(refuse(error.to_string())),
         }

@@ -129,7 +129,8 @@ impl CodexRuntime {
         match self.session.call(call, self.deadlines.call).await {
             // A turn that is not there was taken back before (docs/agents-probes.md).
             Ok(_) | Err(CallError::NoTurn { .. }) => Ok(()),
-            Err(CallError::Lost) => Err(RevertError::Unknown),
+            Err(CallError::Lost) => Err(RevertError::Lost),
+            Err(CallError::Timeout { .. }) => Err(RevertError::Unknown),
             Err(error) => Err(RevertError::Refused {
                 error: error.run_error(ErrorCode::Agent),
             }),

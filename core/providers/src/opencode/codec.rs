@@ -234,6 +234,11 @@ impl Codec {
         Some(&self.roots.get(session)?.turn.as_ref()?.id)
     }
 
+    /// The same, also of a conversation that works for another.
+    pub(super) fn active_turn_of(&self, session: &NativeId) -> Option<NativeId> {
+        Some(self.conversation(session)?.turn.as_ref()?.id.clone())
+    }
+
     /// Whether opencode has begun with the turn that goes on in a conversation.
     pub(super) fn has_seen(&self, session: &NativeId) -> bool {
         let known = self.roots.get(session);

@@ -36,6 +36,8 @@ pub(super) struct Part {
     pub(super) output: Growth,
     /// The changes that a permission showed for it.
     pub(super) changes: Vec<FileChange>,
+    /// What its tool is called with, for a permission that does not say it.
+    pub(super) input: Option<String>,
     /// A person refused it.
     pub(super) declined: bool,
 }
@@ -150,12 +152,10 @@ impl Conversation {
 
     /// Bytes held of what agents sent, about.
     pub(super) fn held(&self) -> usize {
-        let changes = |part: &Part| -> usize {
-            part.changes
-                .iter()
-                .map(|change| change.diff.len() as usize)
-                .sum()
+        let kept = |part: &Part| -> usize {
+            let changes = part.changes.iter().map(|change| change.diff.len() as usize);
+            changes.sum::<usize>() + part.input.as_ref().map_or(0, String::len)
         };
-        self.parts.values().map(changes).sum()
+        self.parts.values().map(kept).sum()
     }
 }

@@ -93,8 +93,8 @@ impl Codec {
     }
 
     /// Provider and model of the last answer.
-    pub fn last_model(messages: &Entries) -> Option<(String, String)> {
-        messages.0.iter().rev().find_map(|message| {
+    pub(super) fn last_model(messages: &[Value]) -> Option<(String, String)> {
+        messages.iter().rev().find_map(|message| {
             let info = message.get("info")?;
             Some((text_of(info, "providerID")?, text_of(info, "modelID")?))
         })

@@ -8,7 +8,6 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
-    StatusCode,
     body::{Bytes, Incoming},
     client::conn::http1,
     header,
@@ -57,6 +56,18 @@ impl Connector for Endpoint {
     }
 }
 
+/// An answer.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+    /// Where the next page of a list begins, if there is one.
+    pub(super) next: Option<String>,
+}
+
+/// The header that says where the next page begins, and the bytes of it at most.
+const NEXT: &str = "x-next-cursor";
+const CURSOR: usize = 4096;
+
 /// Why an HTTP call gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HttpError {
@@ -94,9 +105,16 @@ impl Http {
         &self,
         request: Request,
         deadline: Duration,
-    ) -> Result<(u16, Vec<u8>), HttpError> {
+    ) -> Result<Answer, HttpError> {
         let answer = async {
-            let (status, mut body) = self.send(request).await?;
+            let answer = self.send(request).await?;
+            let next = answer
+                .headers()
+                .get(NEXT)
+                .and_then(|next| next.to_str().ok());
+            let next = next.filter(|next| next.len() <= CURSOR).map(str::to_owned);
+            let status = answer.status().as_u16();
+            let mut body = answer.into_body();
             let mut bytes = Vec::new();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| HttpError::Cut(error.to_string()))?;
@@ -108,7 +126,11 @@ impl Http {
                 }
                 bytes.extend_from_slice(data);
             }
-            Ok((status, bytes))
+            Ok(Answer {
+                status,
+                body: bytes,
+                next,
+            })
         };
         tokio::time::timeout(deadline, answer)
             .await
@@ -126,18 +148,18 @@ impl Http {
             path: path.to_owned(),
             body: None,
         };
-        let (status, body) = tokio::time::timeout(deadline, self.send(request))
+        let answer = tokio::time::timeout(deadline, self.send(request))
             .await
             .unwrap_or(Err(HttpError::Timeout))?;
-        match status {
-            200 => Ok(body),
+        match answer.status().as_u16() {
+            200 => Ok(answer.into_body()),
             status => Err(HttpError::Cut(format!(
                 "its stream of events answers {status}"
             ))),
         }
     }
 
-    async fn send(&self, request: Request) -> Result<(u16, Incoming), HttpError> {
+    async fn send(&self, request: Request) -> Result<hyper::Response<Incoming>, HttpError> {
         let unreachable = |error: &dyn std::fmt::Display| HttpError::Unreachable(error.to_string());
         let stream = self
             .connector
@@ -162,12 +184,10 @@ impl Http {
         let built = built
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .map_err(|error| unreachable(&error))?;
-        let answer = sender
+        sender
             .send_request(built)
             .await
-            .map_err(|error| HttpError::Cut(error.to_string()))?;
-        let status: StatusCode = answer.status();
-        Ok((status.as_u16(), answer.into_body()))
+            .map_err(|error| HttpError::Cut(error.to_string()))
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Link {
     http: Http,
     pub(super) process: Arc<AgentProcess>,
     incarnation: Incarnation,
-    meters: Meters,
+    pub(super) meters: Meters,
     codec: Mutex<Codec>,
     /// Held while events are taken from the codec and sent, so that they are sent in the order in which it gave them.
     outlet: tokio::sync::Mutex<EventSender>,
@@ -126,19 +126,28 @@ impl Link {
         call: Call,
         deadline: Duration,
     ) -> Result<Reply, CallError> {
+        Ok(self.page(&call, deadline).await?.0)
+    }
+
+    /// Makes a call; where the next page of its list begins, if there is one.
+    pub(super) async fn page(
+        &self,
+        call: &Call,
+        deadline: Duration,
+    ) -> Result<(Reply, Option<String>), CallError> {
         let name = call.name().to_owned();
         let answer = tokio::select! {
             answer = self.http.call(call.request(), deadline) => answer,
             _ = self.process.exited() => return Err(CallError::Lost),
         };
         match answer {
-            Ok((status, body)) => lock(&self.codec).answered(&call, status, &body),
+            Ok(answer) => {
+                let reply = lock(&self.codec).answered(call, answer.status, &answer.body)?;
+                Ok((reply, answer.next))
+            }
             Err(HttpError::Unreachable(problem)) => Err(CallError::Unreachable { problem }),
             Err(HttpError::Cut(_)) => Err(CallError::Lost),
-            Err(HttpError::TooLong) => Err(CallError::Unreadable {
-                method: name,
-                problem: "it is too long".to_owned(),
-            }),
+            Err(HttpError::TooLong) => Err(CallError::TooLong { method: name }),
             Err(HttpError::Timeout) => Err(CallError::Timeout {
                 method: name,
                 seconds: deadline.as_secs(),

@@ -1,20 +1,26 @@
 //! What is read of opencode beside its stream of events: after a cut, when it is silent, and where a call was not answered.
 
 use super::{
-    codec::Codec,
+    codec::{Codec, id_of},
+    history::begun_by,
     link::{FIRST_PAUSE, LONGEST_PAUSE, Link},
     outgoing::Call,
     replies::{CallError, Entries, Reply, Working},
 };
 use pilothouse_domain::NativeId;
+use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
-/// Messages of a conversation that are read at a time.
-const MESSAGES: u32 = 400;
+/// Messages of a conversation that are read at a time, at first: those with large files in them are read one by one.
+const PAGE: u32 = 40;
+/// Messages of a conversation that are held at a time.
+const MESSAGES: usize = 400;
+/// Messages of a conversation of which only the outline is read.
+const LONGEST: usize = 100_000;
 /// Longest pause before another try to read what came of a call.
 const RARELY: Duration = Duration::from_secs(30);
 
@@ -29,17 +35,117 @@ pub(super) enum Scope<'a> {
     Silent,
 }
 
-impl Link {
-    /// The last messages of a conversation.
-    pub(super) async fn messages(&self, session: &NativeId) -> Result<Entries, CallError> {
-        let call = Call::Messages {
-            session: session.clone(),
-            limit: MESSAGES,
-        };
-        match self.call(call).await? {
-            Reply::Messages(messages) => Ok(messages),
-            _ => Ok(Entries::default()),
+/// Reads a conversation backwards, page by page.
+struct Pages<'a> {
+    session: &'a NativeId,
+    limit: u32,
+    before: Option<String>,
+    is_over: bool,
+}
+
+impl<'a> Pages<'a> {
+    fn new(session: &'a NativeId) -> Self {
+        Self {
+            session,
+            limit: PAGE,
+            before: None,
+            is_over: false,
         }
+    }
+
+    /// The page before the last one; `None` if the conversation begins there.
+    async fn next(&mut self, link: &Link) -> Result<Option<Entries>, CallError> {
+        while !self.is_over {
+            let call = Call::Messages {
+                session: self.session.clone(),
+                limit: self.limit,
+                before: self.before.clone(),
+            };
+            match link.page(&call, link.meters.call).await {
+                Ok((Reply::Messages(page), next)) => {
+                    self.is_over = next.is_none() || page.0.is_empty();
+                    self.before = next;
+                    return Ok(Some(page));
+                }
+                Ok(_) => self.is_over = true,
+                Err(CallError::TooLong { .. }) if self.limit > 1 => {
+                    self.limit = (self.limit / 4).max(1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn has_message(messages: &[Value], id: &NativeId) -> bool {
+    ids(messages).any(|known| known == *id)
+}
+
+fn ids(messages: &[Value]) -> impl Iterator<Item = NativeId> {
+    messages
+        .iter()
+        .filter_map(|message| id_of(message.get("info")?, "id"))
+}
+
+impl Link {
+    /// The last messages of a conversation, oldest first: whole pages until they are `enough`, the beginning is read, or they
+    /// are [`MESSAGES`].
+    pub(super) async fn messages(
+        &self,
+        session: &NativeId,
+        mut enough: impl FnMut(&[Value]) -> bool,
+    ) -> Result<Entries, CallError> {
+        let mut pages = Pages::new(session);
+        let mut read = Vec::new();
+        while let Some(mut page) = pages.next(self).await? {
+            page.drop_files();
+            let is_enough = enough(&page.0);
+            page.0.append(&mut read);
+            read = page.0;
+            if is_enough || read.len() >= MESSAGES {
+                break;
+            }
+        }
+        Ok(Entries(read))
+    }
+
+    /// The messages of a conversation from one on, oldest first, and those of its page before it, without what is said in them;
+    /// all of them where it is not there.
+    pub(super) async fn outline_from(
+        &self,
+        session: &NativeId,
+        from: &NativeId,
+    ) -> Result<Entries, CallError> {
+        let mut pages = Pages::new(session);
+        let mut read = Vec::new();
+        let mut count = 0;
+        while let Some(page) = pages.next(self).await? {
+            let page = page.outlined();
+            let is_there = has_message(&page.0, from);
+            count += page.0.len();
+            read.push(page.0);
+            if is_there {
+                break;
+            }
+            if count > LONGEST {
+                return Err(CallError::TooLong {
+                    method: "a conversation's messages".to_owned(),
+                });
+            }
+        }
+        Ok(Entries(read.into_iter().rev().flatten().collect()))
+    }
+
+    /// The messages of a conversation since the turn began that goes on in it, or the last one.
+    async fn since_turn(&self, session: &NativeId) -> Result<Entries, CallError> {
+        let turn = self.with_codec(|codec| codec.active_turn_of(session));
+        self.messages(session, |page| match &turn {
+            // Ids are in the order of messages.
+            Some(turn) => ids(page).any(|id| id <= *turn),
+            None => page.iter().any(|message| begun_by(message).is_some()),
+        })
+        .await
     }
 
     /// The directories of conversations.
@@ -114,7 +220,7 @@ impl Link {
                 Ok(Reply::Children(children)) => children,
                 _ => Entries::default(),
             };
-            let messages = self.messages(&session).await?;
+            let messages = self.since_turn(&session).await?;
             let busy = working.get(&session).copied();
             let kids = self.with_codec(|codec| {
                 codec.adopt_children(&children);
@@ -127,7 +233,7 @@ impl Link {
             .await;
             for kid in kids {
                 if let Some(busy) = working.get(&kid).copied() {
-                    let messages = self.messages(&kid).await?;
+                    let messages = self.since_turn(&kid).await?;
                     self.tell(|codec| codec.synchronise(&kid, Some(busy), &messages))
                         .await;
                 } else {
@@ -237,9 +343,10 @@ impl Link {
         tokio::spawn(async move {
             let taken = link
                 .until_read(|| async {
-                    match link.messages(&session).await {
+                    // It is the last, or one of the last.
+                    match link.messages(&session, |_| true).await {
                         Err(CallError::NotFound { .. }) => Ok(false),
-                        messages => Ok(!Codec::messages_from(&messages?, &turn).is_empty()),
+                        messages => Ok(has_message(&messages?.0, &turn)),
                     }
                 })
                 .await;

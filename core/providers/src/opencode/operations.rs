@@ -3,6 +3,7 @@
 use super::{
     codec::Codec,
     driver::{OpencodeRuntime, open_error, run_error, strange_open},
+    history::begun_by,
     outgoing::Call,
     replies::{CallError, Reply},
 };
@@ -15,6 +16,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{NativeId, ProviderEvent, run::ErrorCode};
+use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
 /// Conversations before a page of their list: more of them are not counted.
@@ -38,7 +40,17 @@ impl OpencodeRuntime {
             Reply::Working(working) => working.get(&thread).copied(),
             _ => None,
         };
-        let messages = self.link.messages(&thread).await.map_err(failed)?;
+        let begun = |page: &[Value]| {
+            page.iter()
+                .filter(|message| begun_by(message).is_some())
+                .count()
+        };
+        let mut held = 0;
+        let enough = |page: &[Value]| {
+            held += begun(page);
+            held >= turns as usize
+        };
+        let messages = self.link.messages(&thread, enough).await.map_err(failed)?;
         Ok(Codec::past(&session, working, &messages, turns))
     }
 
@@ -74,7 +86,8 @@ impl OpencodeRuntime {
         let before = match &fork.through {
             None => None,
             Some(turn) => {
-                let messages = self.link.messages(&fork.source).await.map_err(failed)?;
+                let outline = self.link.outline_from(&fork.source, turn).await;
+                let messages = outline.map_err(failed)?;
                 match Codec::turn_after(&messages, turn) {
                     Ok(next) => next,
                     Err(problem) => {
@@ -97,6 +110,7 @@ impl OpencodeRuntime {
 
     async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<(), RevertError> {
         let failed = |error: CallError| match error {
+            CallError::Lost if self.process().has_exited() => RevertError::Lost,
             CallError::Lost | CallError::Timeout { .. } | CallError::Unreachable { .. } => {
                 RevertError::Unknown
             }
@@ -110,7 +124,9 @@ impl OpencodeRuntime {
         {
             return Err(RevertError::Busy);
         }
-        let messages = self.link.messages(&thread).await.map_err(failed)?;
+        // Where it is not in the whole of the conversation it was taken back before.
+        let outline = self.link.outline_from(&thread, &from).await;
+        let messages = outline.map_err(failed)?;
         // The newest first: what a call that was cut off leaves is a shorter conversation, and the call can be made again.
         for message in Codec::messages_from(&messages, &from) {
             let call = Call::Delete {
@@ -135,8 +151,13 @@ impl OpencodeRuntime {
         {
             return Err(SendError::Busy);
         }
-        let messages = self.link.messages(&thread).await.map_err(refused)?;
-        let model = Codec::last_model(&messages).or_else(|| self.choice.first_model());
+        let answered = |page: &[Value]| Codec::last_model(page).is_some();
+        let messages = self
+            .link
+            .messages(&thread, answered)
+            .await
+            .map_err(refused)?;
+        let model = Codec::last_model(&messages.0).or_else(|| self.choice.first_model());
         let Some((provider, model)) = model else {
             return Err(SendError::Refused {
                 error: run_error(ErrorCode::Agent, "opencode has no model to do it with"),

@@ -67,12 +67,14 @@ pub enum Call {
         /// Which directory.
         directory: String,
     },
-    /// The last messages of a conversation.
+    /// Messages of a conversation, oldest first.
     Messages {
         /// Which.
         session: NativeId,
         /// At most so many.
         limit: u32,
+        /// Where the page after them ended, as opencode said with it; without it the last ones.
+        before: Option<String>,
     },
     /// Conversations that work for another.
     Children {
@@ -222,8 +224,16 @@ impl Call {
             Self::Status { directory } => get(at("/session/status", directory)),
             Self::Permissions { directory } => get(at("/permission", directory)),
             Self::Questions { directory } => get(at("/question", directory)),
-            Self::Messages { session, limit } => {
-                get(format!("{}?limit={limit}", of(session, "/message")))
+            Self::Messages {
+                session,
+                limit,
+                before,
+            } => {
+                let path = format!("{}?limit={limit}", of(session, "/message"));
+                get(match before {
+                    Some(before) => format!("{path}&before={}", encoded(before)),
+                    None => path,
+                })
             }
             Self::Children { session } => get(of(session, "/children")),
             Self::Reply {

@@ -280,9 +280,17 @@ impl Codec {
         }
         let directory = known.directory.clone();
         let aborted = known.turn.as_ref().is_none_or(|turn| turn.aborted);
+        let room = HELD.saturating_sub(known.held()).min(KEPT);
         let kept = known.parts.entry(&id);
         if kept.ended || status == "pending" {
             return;
+        }
+        if kept.input.is_none()
+            && tools::is_asked_by_name(&name)
+            && let Some(input) = state.get("input").filter(|input| input.is_object())
+        {
+            let input = serde_json::to_string_pretty(input).ok();
+            kept.input = input.filter(|input| input.len() <= room);
         }
         let error = text_or_empty(state, "error");
         let cut_short = tools::cut_short(&name, state);
@@ -411,11 +419,12 @@ impl Codec {
                 if (size as usize) <= KEPT.min(room) {
                     part.changes = changes;
                 }
-                item
+                (item, part.input.clone())
             });
+        let (item, input) = item.map_or((None, None), |(item, input)| (Some(item), input));
         let opened = match question {
             true => requests::question(session.clone(), told, None),
-            false => requests::permission(session.clone(), told, &directory, item),
+            false => requests::permission(session.clone(), told, &directory, item, input),
         };
         let settled = match (&place.root, question, settling) {
             (Some(_), false, None) => rules::settled(mode, &text_or_empty(told, "permission")),

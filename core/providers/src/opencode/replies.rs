@@ -8,17 +8,19 @@ use crate::{
     contract::FoundConversation,
     rpc::{
         CallFailure,
-        frames::{cut, json, list, text_of, text_or_empty},
+        frames::{self, cut, list, text_of, text_or_empty},
     },
 };
 use pilothouse_domain::{Mode, NativeId};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Bytes of opencode's words in an error.
 const WORDS: usize = 1024;
 /// Models that are remembered.
 const MODELS: usize = 4096;
+/// Parts of a message of which the kind is remembered.
+const PARTS: usize = 64;
 /// Agents that are remembered.
 const AGENTS: usize = 256;
 
@@ -57,6 +59,46 @@ pub enum Reply {
 /// Entries of a list as opencode writes them: only the codec looks into them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Entries(pub(super) Vec<Value>);
+
+impl Entries {
+    /// Forgets what files hold that stand in messages, as `data:` URLs of any length.
+    pub(super) fn drop_files(&mut self) {
+        let parts = self
+            .0
+            .iter_mut()
+            .filter_map(|message| message.get_mut("parts"));
+        for part in parts.filter_map(Value::as_array_mut).flatten() {
+            drop_url(part);
+            let attached = part.pointer_mut("/state/attachments");
+            for file in attached.and_then(Value::as_array_mut).into_iter().flatten() {
+                drop_url(file);
+            }
+        }
+    }
+
+    /// What tells messages and the beginnings of turns from one another, without what is said in them.
+    pub(super) fn outlined(&self) -> Self {
+        let outline = |message: &Value| {
+            let info = message.get("info").unwrap_or(&Value::Null);
+            let parts = list(message, "parts").iter().map(|part| {
+                json!({ "type": text_or_empty(part, "type"), "synthetic": part.get("synthetic") })
+            });
+            json!({
+                "info": { "id": cut(&text_or_empty(info, "id"), WORDS), "role": text_or_empty(info, "role") },
+                "parts": parts.take(PARTS).collect::<Vec<_>>(),
+            })
+        };
+        Self(self.0.iter().map(outline).collect())
+    }
+}
+
+fn drop_url(part: &mut Value) {
+    if let Some(url) = part.get_mut("url")
+        && url.as_str().is_some_and(|url| url.starts_with("data:"))
+    {
+        *url = Value::Null;
+    }
+}
 
 /// What a conversation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +194,12 @@ pub enum CallError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The answer is longer than is read.
+    #[error("opencode's answer to {method} is too long")]
+    TooLong {
+        /// The call's name.
+        method: String,
+    },
     /// No answer came in time.
     #[error("opencode did not answer {method} within {seconds} s")]
     Timeout {
@@ -210,7 +258,7 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
     ) {
         return Ok(Reply::Done);
     }
-    let mut value = json(&text).map_err(|error| unreadable(error.to_string()))?;
+    let mut value = frames::json(&text).map_err(|error| unreadable(error.to_string()))?;
     let shape = |what: &str| unreadable(format!("it is no {what}"));
     match call {
         Call::Health => Ok(Reply::Health {
@@ -250,7 +298,7 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
 
 /// An error's words: opencode writes them in two shapes.
 fn words(text: &str) -> String {
-    let told = json(text).ok().and_then(|value| {
+    let told = frames::json(text).ok().and_then(|value| {
         text_of(&value, "message").or_else(|| text_of(value.get("data")?, "message"))
     });
     cut(&told.unwrap_or_else(|| text.to_owned()), WORDS)

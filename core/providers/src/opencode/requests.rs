@@ -22,6 +22,8 @@ const TEXT: usize = 128 * 1024;
 const UNREADABLE: usize = 16 * 1024;
 /// Questions of one request, and choices of one question; of more the request is shown as incomplete.
 const QUESTIONS: usize = 32;
+/// Bytes of the rules that an answer grants; it is not offered where they are more than can be shown.
+const RULES: usize = 16 * 1024;
 /// Patterns that are shown.
 const PATTERNS: usize = 64;
 
@@ -36,12 +38,14 @@ pub(super) const REJECT_AND_GO_ON: &str = "reject_and_go_on";
 /// What the model is told where the person gives no words.
 const GO_ON: &str = "The user refused this. Go on without it.";
 
-/// A permission that is asked for. `directory` is the conversation's, `item` the tool's item.
+/// A permission that is asked for. `directory` is the conversation's, `item` the tool's item, `input` what the tool is called
+/// with, as far as it was told.
 pub(super) fn permission(
     session: NativeId,
     told: &Value,
     directory: &str,
     item: Option<NativeId>,
+    input: Option<String>,
 ) -> Opened {
     let name = text_or_empty(told, "permission");
     let always = texts(told, "always");
@@ -109,9 +113,15 @@ pub(super) fn permission(
     if !rest.is_empty() {
         unknown = matches!(kind, RequestKind::Command | RequestKind::FileChange);
         subject.text = serde_json::to_string_pretty(&rest).ok();
+    } else if kind == RequestKind::Tool {
+        // Of a tool of an MCP server opencode says only the name.
+        subject.incomplete |= input.is_none();
+        subject.text = input;
     }
     bound(&mut subject);
+    let grants_more = !always.is_empty() && !subject.options.iter().any(|one| one.id.0 == ALWAYS);
     let unknown_fields = unknown
+        || grants_more
         || has_unknown(
             told,
             &[&[
@@ -173,8 +183,8 @@ fn decisions(permission: &str, always: &[String]) -> Vec<Decision> {
         "only this",
         json!({"reply": "once"}),
     )];
-    if !always.is_empty() {
-        let rules = cut(&always.join("`, `"), 1024);
+    let rules = always.join("`, `");
+    if !always.is_empty() && rules.len() <= RULES {
         decisions.push(Decision::new(
             ALWAYS,
             "Allow always",

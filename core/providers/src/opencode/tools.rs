@@ -61,6 +61,27 @@ pub(super) fn content(
     })
 }
 
+/// Whether a permission for a tool may say its name alone: that of an MCP server, or of a plugin.
+pub(super) fn is_asked_by_name(tool: &str) -> bool {
+    !matches!(
+        tool,
+        "bash"
+            | "write"
+            | "edit"
+            | "multiedit"
+            | "patch"
+            | "apply_patch"
+            | "read"
+            | "grep"
+            | "glob"
+            | "list"
+            | "codesearch"
+            | "websearch"
+            | "webfetch"
+            | "task"
+    )
+}
+
 /// How a command ended that opencode stopped: it calls that completed, without an exit code, and says why in its output
 /// (docs/agents-probes.md, section 11). A stop that a person asked for is told by its words, everything else is a failure.
 pub(super) fn cut_short(tool: &str, state: &Value) -> Option<ItemStatus> {

@@ -98,6 +98,11 @@ pub(super) fn turn_id(message: &NativeId) -> NativeId {
     NativeId(format!("turn {message}"))
 }
 
+/// Whether a turn has the name that its message has in pi's file, too: where something else came first, it has one of ours.
+pub(super) fn is_begun_by_message(turn: &NativeId) -> bool {
+    turn.0.starts_with("turn u")
+}
+
 /// The words and thoughts of a whole message of the model, by their places.
 pub(super) fn parts(message: &Value) -> impl Iterator<Item = (u64, Part, String)> {
     list(message, "content")

@@ -2,7 +2,7 @@
 
 use super::{
     driver::{PiRuntime, refused},
-    gate,
+    gate, messages,
     outgoing::Call,
     replies::{CallError, Reply},
 };
@@ -54,11 +54,15 @@ impl PiRuntime {
         };
         let entries = match reached {
             Ok(entries) => entries,
-            Err(OpenError::Lost) => return Err(RevertError::Unknown),
+            Err(OpenError::Lost) => return Err(RevertError::Lost),
             Err(error) => return Err(refuse(error.to_string())),
         };
-        // Taken back before, or never there.
         let Some(entry) = entries.entry(&from) else {
+            if !messages::is_begun_by_message(&from) {
+                let why = "pi did not say which message began that turn; take back from a later or an earlier one";
+                return Err(refuse(why.to_owned()));
+            }
+            // Taken back before: its file is read whole.
             return Ok(());
         };
         let Some(text) = gate::back(entry) else {
@@ -68,7 +72,8 @@ impl PiRuntime {
         };
         match self.call(Call::Command { text }).await {
             Ok(_) => {}
-            Err(CallError::Lost | CallError::Timeout { .. }) => return Err(RevertError::Unknown),
+            Err(CallError::Lost) => return Err(RevertError::Lost),
+            Err(CallError::Timeout { .. }) => return Err(RevertError::Unknown),
             Err(error) => return Err(refuse(error.to_string())),
         }
         let told = lock(&self.session.codec)

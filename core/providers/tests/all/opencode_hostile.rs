@@ -6,7 +6,7 @@ use crate::{
     opencode_replay::{is_event, names, sse},
     replay::load_of,
 };
-use pilothouse_domain::{NativeId, ProviderEventKind, provider::TurnStatus};
+use pilothouse_domain::{NativeId, ProviderEventKind, Subject, provider::TurnStatus};
 use pilothouse_providers::opencode::{
     Call, Codec, FRAME_LIMIT, PENDING_BYTES, PENDING_REQUESTS, RAW_LIMIT, Session, Told,
 };
@@ -72,6 +72,67 @@ fn kinds(told: &[Told]) -> Vec<&ProviderEventKind> {
             Told::Do(_) => None,
         })
         .collect()
+}
+
+/// The subject of the request that something told opens, and whether it holds fields that are not known.
+fn subject(told: &[Told]) -> (Subject, bool) {
+    let opened = kinds(told).into_iter().find_map(|kind| match kind {
+        ProviderEventKind::RequestOpened {
+            subject,
+            unknown_fields,
+            ..
+        } => Some(((**subject).clone(), *unknown_fields)),
+        _ => None,
+    });
+    opened.expect("a request")
+}
+
+#[test]
+fn what_an_answer_grants_is_shown_whole_or_the_answer_is_not_offered() {
+    let mut codec = codec();
+    let mut ask = |id: &str, rules: usize| {
+        let mut asked = permission(id, "git status; rm -rf x");
+        let always: Vec<_> = (0..rules).map(|at| format!("command{at} *")).collect();
+        asked["always"] = json!(always);
+        subject(&tell(&mut codec, "permission.asked", asked))
+    };
+    let reach = |subject: &Subject| {
+        let always = subject.options.iter().find(|one| one.id.0 == "always");
+        always.map(|one| one.reach.clone())
+    };
+    let (some, unknown) = ask("per_1", 200);
+    assert!(reach(&some).unwrap().contains("`command199 *`"));
+    assert!(!unknown);
+    let (many, unknown) = ask("per_2", 20_000);
+    assert_eq!(reach(&many), None);
+    assert!(unknown);
+}
+
+#[test]
+fn a_tool_of_an_mcp_server_is_asked_for_with_its_arguments_or_is_incomplete() {
+    let asked = |id: &str, call: &str| {
+        json!({"id": id, "sessionID": SESSION, "permission": "github_delete_repo", "patterns": ["*"],
+               "metadata": {}, "always": ["*"], "tool": {"messageID": "msg_2", "callID": call}})
+    };
+    let mut codec = codec();
+    let tool = json!({"id": "prt_9", "sessionID": SESSION, "messageID": "msg_2", "type": "tool", "callID": "call_1",
+        "tool": "github_delete_repo",
+        "state": {"status": "running", "input": {"repo": "acme/site"}, "time": {"start": 1}}});
+    let part = json!({"sessionID": SESSION, "part": tool});
+    tell(&mut codec, "message.part.updated", part);
+    let (known, _) = subject(&tell(
+        &mut codec,
+        "permission.asked",
+        asked("per_1", "call_1"),
+    ));
+    assert!(known.text.unwrap().contains("acme/site"));
+    assert!(!known.incomplete);
+    let (unknown, _) = subject(&tell(
+        &mut codec,
+        "permission.asked",
+        asked("per_2", "call_2"),
+    ));
+    assert!(unknown.incomplete);
 }
 
 fn permission(id: &str, command: &str) -> Value {

@@ -200,6 +200,38 @@ async fn case_23_a_request_that_was_never_told_on_a_stream_that_lives_is_found()
     assert_eq!(command.await, "ls");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_conversation_with_large_pictures_is_read_and_taken_back_from_a_turn_far_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, _events) = start(&dir, "long-past").await.unwrap();
+    let open = OpenThread {
+        resume: None,
+        cwd: dir.path().join("workspace"),
+        selection: selection(),
+    };
+    let thread = runtime.open_thread(open).await.unwrap();
+    let turns = async || {
+        let past = runtime.history().unwrap().read(thread.clone(), 12).await;
+        let begun = past
+            .unwrap()
+            .into_iter()
+            .filter(|event| event.kind == ProviderEventKind::TurnStarted)
+            .filter_map(|event| event.place.turn);
+        begun.map(|turn| turn.0).collect::<Vec<_>>()
+    };
+    let of = |turns: std::ops::Range<u32>| -> Vec<String> {
+        turns.map(|at| format!("msg_{:04}", at * 10)).collect()
+    };
+    assert_eq!(turns().await, of(88..100));
+    let reverting = runtime.reverting().unwrap();
+    let from = NativeId::from("msg_0500");
+    for _ in 0..2 {
+        let taken = reverting.revert(thread.clone(), from.clone()).await;
+        assert_eq!(taken, Ok(()));
+        assert_eq!(turns().await, of(38..50));
+    }
+}
+
 /// A conversation with a fake that asks, in a mode; the first request that a person is to answer.
 struct Asking {
     runtime: Arc<dyn AgentRuntime>,

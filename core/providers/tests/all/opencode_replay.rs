@@ -130,6 +130,7 @@ impl Replay {
                 Some(Call::Messages {
                     session,
                     limit: 100,
+                    before: None,
                 })
             }
             ["session", _, "abort"] => {

@@ -60,6 +60,10 @@ async fn turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_kill
     for gone in [second, third] {
         assert_eq!(reverting.revert(thread.clone(), gone).await, Ok(()));
     }
+    // A turn that began before its message was heard is not in pi's file: nothing of it is forgotten, and that is said.
+    let ours = NativeId::from("turn/x.1");
+    let refused = reverting.revert(thread.clone(), ours).await;
+    assert!(matches!(refused, Err(RevertError::Refused { .. })));
     let turn = world.send(&thread, "[[script:held]]").await;
     let busy = reverting.revert(thread.clone(), turn).await;
     assert_eq!(busy, Err(RevertError::Busy));
