@@ -10,6 +10,7 @@ use pilothouse_domain::{
     request::{OptionEffect, QuestionReply, RequestKind},
 };
 use pilothouse_engine::{InboxRow, RowContent};
+use pilothouse_tests::until;
 use serde_json::json;
 
 /// The commands of a thread: how each ended.
@@ -278,13 +279,19 @@ pub(super) fn plan(lane: &mut Lane) -> Ended {
     let prompt = lane.script("plan", &steps);
     lane.say(thread, &prompt);
     let asked = lane.device.asked_or_ended(thread, 1);
-    let rows = lane.rows(thread, |row| {
-        Some((row.content.clone(), row.text.text.clone()))
-    });
     let plan = |(content, text): &(RowContent, String)| {
         *content == RowContent::Plan && text.contains("paint it red")
     };
-    assert!(rows.iter().any(plan), "the plan is shown: {rows:?}");
+    // What waits for a person may be told before the rows of its thread.
+    until("the plan to be shown", || {
+        let rows = lane.rows(thread, |row| {
+            Some((row.content.clone(), row.text.text.clone()))
+        });
+        match rows.iter().any(plan) {
+            true => Ok(()),
+            false => Err(format!("{rows:?}")),
+        }
+    });
     let Some(row) = asked else {
         let words = "it is shown; the agent does not ask whether to carry it out";
         return Ended::Otherwise(words.to_owned());
