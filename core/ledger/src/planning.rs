@@ -267,8 +267,9 @@ fn fork(reads: &LedgerReads, state: &ThreadState) -> Result<Option<ForkPlan>, St
     if let Some(turn) = attempt.turn {
         plan.through = native_turn(reads, turn)?.map(|(_, turn)| turn);
     }
-    let last = reads.snapshot(source)?.state.last_run;
-    plan.whole = last.is_some_and(|last| last.id == run);
+    let now = reads.snapshot(source)?.state;
+    // What a run that goes on has said so far stands in the conversation as well.
+    plan.whole = now.active.is_none() && now.last_run.is_some_and(|last| last.id == run);
     Ok(Some(plan))
 }
 

@@ -207,7 +207,11 @@ fn after_a_run(feature: Feature, state: &ThreadState, policy: &Policy) -> Offer 
         let reason = Unavailable::NothingEnded;
         return Offer::Unavailable { reason };
     }
-    native(feature, state, policy)
+    match (feature, &state.active) {
+        // Not what the conversation holds now: a run goes on in it.
+        (Feature::Fork, Some(_)) => native(Feature::ForkFromRun, state, policy),
+        _ => native(feature, state, policy),
+    }
 }
 
 /// What the agent does or nobody.

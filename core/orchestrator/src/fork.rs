@@ -102,7 +102,9 @@ impl Deciding<'_> {
             }
         };
         check_run(run, found.taken_up)?;
-        let is_last = found.state.last_run.is_some_and(|last| last.id == run.id);
+        // After a run that goes on, its conversation holds more than the last one that ended.
+        let is_last = found.state.active.is_none()
+            && found.state.last_run.is_some_and(|last| last.id == run.id);
         let feature = if is_last {
             Feature::Fork
         } else {

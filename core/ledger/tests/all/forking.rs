@@ -129,6 +129,28 @@ async fn a_copy_of_a_conversation_that_is_gone_fails_the_run_and_can_be_tried_ag
     assert_eq!(world.sent().await, "once more");
 }
 
+/// What the run that goes on has said so far is no part of a fork after the one before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_while_a_run_goes_on_is_of_what_was_before_it() {
+    let mut world = World::new().await;
+    let mut source = world.follow(None).await;
+    run_to_its_end(&mut world, &mut source, 1, "one").await;
+    world.send("two", DispatchMode::StartImmediately).await;
+    let Call::Sent(_) = world.call().await else {
+        panic!("nothing was sent")
+    };
+    let (_, made) = fork(&mut world, 50).await;
+    assert!(matches!(made, Outcome::Accepted { .. }), "{made:?}");
+    world
+        .send("differently", DispatchMode::StartImmediately)
+        .await;
+    let Call::Forked(asked) = world.call().await else {
+        panic!("the agent was not asked for a copy")
+    };
+    assert_eq!(asked.through.unwrap().as_str(), "turn-1");
+    assert!(!asked.whole, "another run goes on");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thread_that_is_not_there_cannot_be_forked_and_a_repeat_makes_one_thread() {
     let mut world = World::new().await;

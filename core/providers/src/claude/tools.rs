@@ -228,8 +228,14 @@ pub(super) fn mcp(name: &str) -> (Option<&str>, &str) {
 
 /// The changes to files that a call asks for, as its input says.
 pub(super) fn changes(name: &str, input: &Value) -> Vec<FileChange> {
-    let path = text_of(input, "file_path").or_else(|| text_of(input, "notebook_path"));
-    let Some(path) = path else { return Vec::new() };
+    // By the tool: what it does not read is no path of its own.
+    let field = match name {
+        "NotebookEdit" => "notebook_path",
+        _ => "file_path",
+    };
+    let Some(path) = text_of(input, field) else {
+        return Vec::new();
+    };
     let change = |action, diff: String| FileChange {
         path: path.clone(),
         action,
@@ -331,6 +337,22 @@ fn exit_code(words: &str) -> Option<i64> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// A field that the tool does not read cannot stand for the file that it changes.
+    #[test]
+    fn the_path_of_a_change_is_the_one_that_its_tool_reads() {
+        let both = json!({"file_path": "/shown", "notebook_path": "/changed", "new_source": "x",
+            "content": "x", "old_string": "a", "new_string": "b"});
+        for (name, path) in [
+            ("NotebookEdit", "/changed"),
+            ("Write", "/shown"),
+            ("Edit", "/shown"),
+        ] {
+            assert_eq!(changes(name, &both)[0].path, path, "{name}");
+        }
+        let other = json!({"file_path": "/shown", "new_source": "x"});
+        assert_eq!(changes("NotebookEdit", &other), []);
+    }
 
     #[test]
     fn a_patch_is_told_as_a_diff_and_a_new_file_whole() {

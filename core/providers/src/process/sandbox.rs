@@ -60,8 +60,9 @@ const SETTINGS: &[&str] = &[
     "terminfo",
     "timezone",
 ];
-/// Files of a repository that others run: `git` runs hooks, and programs that its settings name.
-const RUN_BY_OTHERS: &[&str] = &[".git/hooks", ".git/config", ".pi"];
+/// What others run of a workspace: `git` runs hooks and programs that its settings name, and takes both from wherever a file
+/// `commondir` in it says, so all of it is read-only. As places of their own they can be neither moved away nor made.
+const RUN_BY_OTHERS: &[&str] = &[".git", ".pi"];
 /// Runtimes that scripts are run with.
 const RUNTIMES: &[&str] = &["node", "bun"];
 /// What of the environment is passed on, besides what host.toml sets.
@@ -193,7 +194,19 @@ pub(crate) fn bwrap(launch: &Launch, needs: &Needs) -> Result<Vec<String>, Sandb
         words.bind("--bind", dir);
     }
     for name in RUN_BY_OTHERS {
-        words.bind("--ro-bind-try", &workspace.join(name));
+        let dir = workspace.join(name);
+        match std::fs::symlink_metadata(&dir) {
+            Ok(there) if there.is_symlink() => {
+                let problem = "it is a symbolic link, which cannot be kept from being replaced";
+                return Err(place(&dir, &io::Error::other(problem)));
+            }
+            Ok(_) => words.bind("--ro-bind", &dir),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                words.pair("--tmpfs", &dir.to_string_lossy());
+                words.pair("--remount-ro", &dir.to_string_lossy());
+            }
+            Err(error) => return Err(place(&dir, &error)),
+        }
     }
     words.pair("--chdir", &workspace.to_string_lossy());
     for (name, _) in std::env::vars_os() {

@@ -88,25 +88,51 @@ async fn in_bwrap_a_tool_writes_the_workspace_and_nothing_else_and_sees_no_secre
     assert!(std::path::Path::new(thread.as_str()).is_file());
 }
 
+/// What git and pi run outside the sandbox later can be neither changed, nor moved away, nor made.
 #[tokio::test]
-async fn hooks_that_are_there_cannot_be_changed_from_the_sandbox() {
-    let place = Place::new(&json!({"s": [bash("echo evil > .git/hooks/pre-commit"), say("done")]}));
-    let hooks = place.dir.path().join("workspace/.git/hooks");
-    std::fs::create_dir_all(&hooks).unwrap();
-    std::fs::write(hooks.join("pre-commit"), "good").unwrap();
-    let launch = Launch {
-        sandbox: Some(Sandbox::Bwrap),
-        ..place.launch()
-    };
-    let mut world = PiWorld::launched(place, launch, Mode::FullAccess).await;
-    let thread = world.open(None).await;
-    world.send(&thread, "go [[script:s]]").await;
-    world.turn_end().await;
-    assert_eq!(outputs(&world)[0].0, ItemStatus::Failed);
-    assert_eq!(
-        std::fs::read_to_string(hooks.join("pre-commit")).unwrap(),
-        "good"
-    );
+async fn what_others_run_in_the_workspace_cannot_be_replaced_from_the_sandbox() {
+    let tries = [
+        "echo evil > .git/hooks/pre-commit",
+        "mv .git old && mkdir .git && echo evil > .git/config",
+        "mv .git/hooks .git/old",
+        "rm -rf .git && mkdir .git",
+        "echo ../evil > .git/commondir",
+        "mkdir -p .pi/extensions && echo evil > .pi/extensions/e.js",
+        "mv .pi old",
+        "rmdir .pi && mkdir .pi",
+    ];
+    for has_repository in [true, false] {
+        let steps: Vec<_> = tries
+            .iter()
+            .map(|command| bash(command))
+            .chain([say("done")])
+            .collect();
+        let place = Place::new(&json!({ "s": steps }));
+        let workspace = place.dir.path().join("workspace");
+        let hooks = workspace.join(".git/hooks");
+        if has_repository {
+            std::fs::create_dir_all(&hooks).unwrap();
+            std::fs::write(hooks.join("pre-commit"), "good").unwrap();
+        }
+        let launch = Launch {
+            sandbox: Some(Sandbox::Bwrap),
+            ..place.launch()
+        };
+        let mut world = PiWorld::launched(place, launch, Mode::FullAccess).await;
+        let thread = world.open(None).await;
+        world.send(&thread, "go [[script:s]]").await;
+        world.turn_end().await;
+        let outputs = outputs(&world);
+        assert_eq!(outputs.len(), tries.len());
+        for ((status, output), command) in outputs.iter().zip(tries) {
+            assert_eq!(*status, ItemStatus::Failed, "{command}: {output}");
+        }
+        for place in [".pi/extensions", "old", ".git/commondir", ".git/config"] {
+            assert!(!workspace.join(place).exists(), "{place}");
+        }
+        let hook = std::fs::read_to_string(hooks.join("pre-commit")).ok();
+        assert_eq!(hook.as_deref(), has_repository.then_some("good"));
+    }
 }
 
 #[tokio::test]
