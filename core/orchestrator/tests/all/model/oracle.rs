@@ -466,7 +466,8 @@ impl Oracle {
             RunStatus::Completed | RunStatus::Interrupted | RunStatus::Failed
         );
         let tried = self.tries.iter().rfind(|attempt| attempt.run == run);
-        let can = match self.last == Some(run) {
+        // Where a run goes on, the conversation holds more than the last one.
+        let can = match self.work.is_none() && self.last == Some(run) {
             true => self.copies,
             false => self.copies_from_turns,
         };
