@@ -94,7 +94,7 @@ impl Codec {
         };
         let input = request
             .get("input")
-            .filter(|_| opened.kind == RequestKind::UserInput);
+            .filter(|_| opened.kind == RequestKind::UserInput && !self.requests.is_full());
         if let Some(input) = input {
             self.inputs.insert(request_id(&id), input.clone());
         }

@@ -1,6 +1,7 @@
 //! Answers to calls of ours.
 
 use super::{
+    codec::id_of,
     outgoing::Call,
     rules::{self, Rule},
 };
@@ -21,6 +22,8 @@ const WORDS: usize = 1024;
 const MODELS: usize = 4096;
 /// Parts of a message of which the kind is remembered.
 const PARTS: usize = 64;
+/// Bytes of a path: Linux knows none that is longer.
+const PATH: usize = 4096;
 /// Agents that are remembered.
 const AGENTS: usize = 256;
 
@@ -352,13 +355,15 @@ fn models(value: &Value) -> Vec<Model> {
     models
 }
 
-/// Reads a conversation's description.
+/// Reads a conversation's description; one whose ids or directory are of no sensible length is none.
 pub(super) fn session(value: &Value) -> Option<Session> {
-    let id = text_of(value, "id").filter(|id| !id.is_empty())?;
     Some(Session {
-        id: NativeId(id),
-        directory: text_or_empty(value, "directory"),
-        parent: text_of(value, "parentID").map(NativeId),
+        id: id_of(value, "id")?,
+        directory: Some(text_or_empty(value, "directory")).filter(|path| path.len() <= PATH)?,
+        parent: match value.get("parentID") {
+            None | Some(Value::Null) => None,
+            Some(_) => Some(id_of(value, "parentID")?),
+        },
         created_ms: value
             .pointer("/time/created")
             .and_then(Value::as_u64)

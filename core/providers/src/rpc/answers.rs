@@ -76,6 +76,17 @@ impl Answers {
         }
     }
 
+    /// Bytes of what is kept to be sent back.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Questions => 0,
+            Self::Decisions(decisions) | Self::Lists(decisions) | Self::Form { decisions, .. } => {
+                let results = decisions.iter().map(|decision| &decision.result);
+                results.map(|result| result.to_string().len()).sum()
+            }
+        }
+    }
+
     /// The result for the agent, or what is wrong with the answer.
     pub(crate) fn result(&self, subject: &Subject, answer: &Answer) -> Result<Value, String> {
         match (self, answer) {

@@ -274,7 +274,7 @@ impl Requests {
 /// Bytes of what a request shows and of the answers that fit it.
 fn weight(opened: &Opened) -> usize {
     let shown = serde_json::to_string(&opened.subject).map_or(0, |text| text.len());
-    size_of::<Pending>() + 2 * shown
+    size_of::<Pending>() + 2 * shown + opened.answers.bytes()
 }
 
 /// Whether an id of a request can be told from every other.

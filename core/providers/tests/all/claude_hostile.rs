@@ -150,6 +150,23 @@ fn a_hundred_thousand_requests_are_refused_beyond_a_bound_and_each_is_answered()
 }
 
 #[test]
+fn what_is_kept_to_be_sent_back_counts_among_the_bytes_of_what_waits() {
+    let mut agent = Agent::new();
+    let words = "x".repeat(2 * 1024 * 1024);
+    let mut asked = permission("r", "ls");
+    // Each suggestion is an option, and the agent wants it back as it wrote it.
+    asked["request"]["permission_suggestions"] = json!([{"type": "addRules", "behavior": "allow", "destination": "session",
+        "rules": [{"toolName": "Bash", "ruleContent": words}]}]);
+    for id in 0..64 {
+        asked["request_id"] = json!(format!("r{id}"));
+        agent.tell(&asked);
+    }
+    let waiting = agent.codec.pending_requests().count();
+    assert!((1..=8).contains(&waiting), "{waiting} of 2 MiB each wait");
+    assert_eq!(agent.sent.len(), 64 - waiting, "the others were refused");
+}
+
+#[test]
 fn ids_that_repeat_or_lie_are_never_taken_for_another() {
     let mut agent = Agent::new();
     agent.ask("k", "ls");
