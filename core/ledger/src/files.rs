@@ -7,6 +7,7 @@ use std::{
     fs, io,
     io::Write as _,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// Bytes that are copied at a time.
@@ -81,9 +82,23 @@ fn file_name(file: &Attachment) -> String {
 }
 
 fn copy(reader: &LedgerReader, file: &Attachment, path: &Path) -> Result<(), String> {
+    // Two threads may bring the same file at once: each writes its own, and the last one to be done stays.
+    static PARTS: AtomicU64 = AtomicU64::new(0);
+    let number = PARTS.fetch_add(1, Ordering::Relaxed);
+    let part = path.with_extension(format!("{number}.part"));
+    let copied = write(reader, file, &part).and_then(|()| {
+        fs::rename(&part, path)
+            .map_err(|error| format!("could not be laid out for the agent: {error}"))
+    });
+    if copied.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    copied
+}
+
+fn write(reader: &LedgerReader, file: &Attachment, part: &Path) -> Result<(), String> {
     let failed = |problem: String| format!("could not be laid out for the agent: {problem}");
-    let part = path.with_extension("part");
-    let mut out = fs::File::create(&part).map_err(|error| failed(error.to_string()))?;
+    let mut out = fs::File::create(part).map_err(|error| failed(error.to_string()))?;
     let mut at = 0;
     while at < file.bytes {
         let bytes = reader
@@ -95,8 +110,7 @@ fn copy(reader: &LedgerReader, file: &Attachment, path: &Path) -> Result<(), Str
             .map_err(|error| failed(error.to_string()))?;
         at += bytes.len() as u64;
     }
-    drop(out);
-    fs::rename(&part, path).map_err(|error| failed(error.to_string()))
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -111,4 +125,39 @@ fn make_private(place: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn make_private(place: &Path) -> io::Result<()> {
     fs::create_dir_all(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pilothouse_domain::{BlobHash, Epoch};
+    use pilothouse_store::{Durability, LedgerStore};
+
+    #[tokio::test]
+    async fn a_file_that_many_messages_bring_at_once_is_whole_for_each_and_nothing_is_left_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..8 * PIECE)
+            .map(|n| u8::try_from(n % 251).unwrap())
+            .collect();
+        let hash = BlobHash::of(&bytes);
+        let mut store = LedgerStore::open(dir.path(), Epoch::default()).unwrap();
+        store
+            .transaction(|tx| tx.put_blob(hash, &bytes), Durability::Lazy)
+            .unwrap();
+        let file = |hash, bytes| Attachment {
+            hash,
+            name: "shot.png".to_owned(),
+            media_type: "image/png".to_owned(),
+            bytes,
+        };
+        let same = file(hash, bytes.len() as u64);
+        let all = (0..8).map(|_| lay_out(dir.path().to_owned(), vec![same.clone()]));
+        for laid_out in futures_util::future::join_all(all).await {
+            assert!(fs::read(&laid_out.unwrap()[0].path).unwrap() == bytes);
+        }
+        let gone = file(BlobHash::of(b"nothing"), 7);
+        let problem = lay_out(dir.path().to_owned(), vec![gone]).await;
+        assert!(problem.unwrap_err().contains("send it again"));
+        assert_eq!(fs::read_dir(place(dir.path())).unwrap().count(), 1);
+    }
 }
