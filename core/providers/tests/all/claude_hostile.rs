@@ -167,6 +167,58 @@ fn what_is_kept_to_be_sent_back_counts_among_the_bytes_of_what_waits() {
 }
 
 #[test]
+fn a_conversation_that_is_called_otherwise_stays_the_one_that_it_was_and_that_is_told_once() {
+    let mut agent = Agent::new();
+    let mut named = permission("k", "ls");
+    named["session_id"] = json!("another");
+    let received = agent.receive(&named);
+    let places: Vec<_> = received
+        .iter()
+        .filter_map(|one| match one {
+            Received::Event(event) => event.place.home(),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        !places.is_empty() && places.iter().all(|home| home.as_str() == "s"),
+        "{received:#?}"
+    );
+    let told = kinds(received);
+    let [
+        ProviderEventKind::Diagnostic { message },
+        ProviderEventKind::RequestOpened { .. },
+    ] = &told[..]
+    else {
+        panic!("{told:#?}")
+    };
+    assert!(message.contains("another"), "{message}");
+    named["request_id"] = json!("l");
+    let again = agent.tell(&named);
+    assert!(
+        matches!(&again[..], [ProviderEventKind::RequestOpened { .. }]),
+        "{again:#?}"
+    );
+}
+
+#[test]
+fn a_command_that_is_cut_short_is_never_taken_for_the_whole_of_it() {
+    let mut agent = Agent::new();
+    let told = agent.ask("k", &format!("{}; rm -rf /", "ls ".repeat(300_000)));
+    let subject = told.iter().find_map(|kind| match kind {
+        ProviderEventKind::RequestOpened { subject, .. } => Some(subject),
+        _ => None,
+    });
+    let subject = subject.expect("it is asked");
+    assert!(subject.incomplete, "a part is shown");
+    assert!(
+        subject
+            .command
+            .as_ref()
+            .is_some_and(|shown| shown.len() <= 256 * 1024)
+    );
+}
+
+#[test]
 fn ids_that_repeat_or_lie_are_never_taken_for_another() {
     let mut agent = Agent::new();
     agent.ask("k", "ls");
