@@ -72,11 +72,12 @@ static Buffer config(const char *folder) {
   return written(&w);
 }
 static uint64_t core_open(const char *folder, int platform, Status *status) {
-  Written w = {0};
+  Written w = {0}, secrets = {0};
   put_u8(&w, platform != 0);
   if (platform) put_u64(&w, lend(PLATFORM));
+  put_u8(&secrets, 0);
   *status = (Status){0};
-  return CALL(uint64_t, "constructor_core_open", Buffer, Buffer, Status *)(config(folder), written(&w), status);
+  return CALL(uint64_t, "constructor_core_open", Buffer, Buffer, Buffer, Status *)(config(folder), written(&w), written(&secrets), status);
 }
 static uint64_t again(uint64_t core) { Status status = {0}; return CALL(uint64_t, "clone_core", uint64_t, Status *)(core, &status); }
 static void core_end(uint64_t core) {
@@ -106,7 +107,7 @@ static Status submit(uint64_t core, Buffer command) {
 }
 static Buffer release_queue(const char *host, const char *thread) { /* CommandBody.QueueRelease */
   Written w = {0};
-  put_text(&w, host); put_u8(&w, 1); put_text(&w, thread); put_i32(&w, 6); put_u64(&w, 7);
+  put_text(&w, host); put_u8(&w, 1); put_text(&w, thread); put_i32(&w, 11); put_u64(&w, 7);
   return written(&w);
 }
 static void polled(uint64_t data, int8_t code) { (void)data; NOTE(seen.polled = 1; seen.code = code); }
