@@ -61,7 +61,13 @@ impl LedgerTx<'_> {
         let doing = "appending an entry";
         let number = self.number(thread)?;
         let before = self.cursor(thread)?;
-        let mut jsons = Vec::with_capacity(events.len());
+        let mut stored = String::with_capacity(256 * events.len() + 2);
+        let mut hashes = Vec::with_capacity(events.len());
+        let mut store = |json: &str| {
+            stored.push(if hashes.is_empty() { '[' } else { ',' });
+            hashes.push(*blake3::hash(json.as_bytes()).as_bytes());
+            stored.push_str(json);
+        };
         let mut too_long = Vec::new();
         for event in &mut events {
             self.offload(event)?;
@@ -77,15 +83,14 @@ impl LedgerTx<'_> {
                 json = to_json(&less);
                 *event = less;
             }
-            jsons.push(json);
+            store(&json);
         }
-        jsons.extend(too_long.iter().map(to_json));
+        too_long.iter().for_each(|event| store(&to_json(event)));
         events.extend(too_long);
-        let hashes: Vec<[u8; 32]> = jsons
-            .iter()
-            .map(|json| *blake3::hash(json.as_bytes()).as_bytes())
-            .collect();
-        let stored = format!("[{}]", jsons.join(","));
+        if hashes.is_empty() {
+            stored.push('[');
+        }
+        stored.push(']');
         let mut entry = Entry {
             thread,
             epoch: self.epoch.get(),
