@@ -403,7 +403,10 @@ impl OpencodeRuntime {
                 self.link.tell(|codec| codec.not_pending(request)).await;
                 Err(RespondError::NotPending)
             }
-            Err(CallError::Lost) if self.process.has_exited() => Err(RespondError::Lost),
+            // Whichever is seen first, the refused connection or the end: who asked is gone.
+            Err(CallError::Lost | CallError::Unreachable { .. }) if self.process.has_exited() => {
+                Err(RespondError::Lost)
+            }
             Err(error) => {
                 self.link.with_codec(|codec| codec.not_taken(request));
                 match error {
@@ -429,7 +432,9 @@ impl OpencodeRuntime {
                 self.link.confirm_stop(thread, turn, self.deadlines.settle);
                 Ok(())
             }
-            Err(CallError::Lost) if self.process.has_exited() => Err(InterruptError::Lost),
+            Err(CallError::Lost | CallError::Unreachable { .. }) if self.process.has_exited() => {
+                Err(InterruptError::Lost)
+            }
             Err(error) => Err(InterruptError::NotTaken {
                 problem: error.to_string(),
             }),

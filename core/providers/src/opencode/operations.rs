@@ -110,7 +110,9 @@ impl OpencodeRuntime {
 
     async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<(), RevertError> {
         let failed = |error: CallError| match error {
-            CallError::Lost if self.process().has_exited() => RevertError::Lost,
+            CallError::Lost | CallError::Unreachable { .. } if self.process().has_exited() => {
+                RevertError::Lost
+            }
             CallError::Lost | CallError::Timeout { .. } | CallError::Unreachable { .. } => {
                 RevertError::Unknown
             }
