@@ -5,10 +5,11 @@ use crate::{
     AttemptId, BlobHash, Incarnation, ItemId, MessageId, NativeId, NodeId, ProviderThreadId,
     ProviderTurnId, RequestId, RunId,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// What a native id is an id of, and in which scope it is unique.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Tagged)]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum BindingKey {
     /// A native conversation of a driver.
@@ -44,7 +45,7 @@ pub enum BindingKey {
 }
 
 /// What a native id stands for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum BindingTarget {
     /// A native conversation of ours, or of one of our subagents.

@@ -25,6 +25,7 @@ use crate::{
     request::Answer,
     thread::{Attachment, Selection},
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// What a participant asks of a thread's ledger. A repeat with the same id gives the first outcome.
@@ -46,7 +47,7 @@ pub struct Command {
 }
 
 /// What is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "command")]
 pub enum CommandBody {
     /// Makes a thread; nothing runs. The thread's id is `command.id.derive("thread")`.
@@ -220,7 +221,7 @@ pub enum ForkWorkspace {
 }
 
 /// When a message is to reach the agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum DispatchMode {
     /// Now, as a run of its own; queued if one is active.
@@ -259,7 +260,7 @@ impl Scope {
 }
 
 /// What came of a command. Kept by id, so that a repeat gets the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// Taken.
@@ -287,7 +288,7 @@ pub struct Notice {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 pub enum NoticeKind {
     /// A message was queued, because a run was active when it came.

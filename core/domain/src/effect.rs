@@ -4,6 +4,7 @@ use crate::{
     AttemptId, EffectId, MessageId, NativeId, ProviderTurnId, RequestId, RunId, request::Answer,
     run::RunError, state::EndedRun,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// Something to be done outside the log. Stored in the same transaction as the events that ask for it.
@@ -16,7 +17,7 @@ pub struct Effect {
 }
 
 /// What is to be done. All but [`EffectKind::Revert`] and [`EffectKind::Import`] are *process-bound*: after a lost runtime they are not tried again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "effect", rename_all = "snake_case")]
 pub enum EffectKind {
     /// Start a turn with a message; opens a session and a native conversation first where needed.
@@ -84,7 +85,7 @@ impl EffectKind {
 }
 
 /// What came of an effect. Native ids in it are bound by `ingest` and appear in no event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum EffectOutcome {
     /// The agent took the turn.

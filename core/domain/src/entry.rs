@@ -5,7 +5,8 @@
 )]
 
 use crate::{CommandId, DeviceId, EffectId, Epoch, Event, SessionId, ThreadId, hash};
-use serde::{Deserialize, Serialize};
+use pilothouse_json::Tagged;
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 /// Version of the log's format. `draft` until the first tagged version.
 pub const LOG_FORMAT: u16 = 1;
@@ -84,7 +85,7 @@ impl Entry {
 }
 
 /// What made an entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum Cause {
     /// A participant's command.
@@ -119,13 +120,25 @@ pub enum Cause {
 }
 
 /// An event as read from a log: known to this version, or kept as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum LoggedEvent {
     /// Known.
     Known(Box<Event>),
     /// Of a newer version (or damaged).
     Unknown(UnknownEvent),
+}
+
+impl<'de> Deserialize<'de> for LoggedEvent {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = pilothouse_json::raw(from)?;
+        match pilothouse_json::from_str(&text) {
+            Ok(event) => Ok(Self::Known(event)),
+            Err(_) => pilothouse_json::from_str(&text)
+                .map(Self::Unknown)
+                .map_err(de::Error::custom),
+        }
+    }
 }
 
 impl From<Event> for LoggedEvent {

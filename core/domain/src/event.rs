@@ -20,10 +20,11 @@ use crate::{
     thread::{Actor, ConversationMessage, Delivery, Lineage, Selection},
     transfer::{ContextTransfer, PlanArtifact, TransferStatus},
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// A fact. Made only by `decide` and `ingest`, appended only by the thread's ledger, applied by everyone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "type")]
 pub enum Event {
     /// A thread exists. Nothing runs yet.
@@ -487,7 +488,7 @@ impl From<Skippable> for bool {
 }
 
 /// What came of taking back runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum RollbackOutcome {
     /// The agent has forgotten them. Files are as they were.
@@ -506,7 +507,7 @@ pub enum RollbackOutcome {
 }
 
 /// Where a queued run is put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Tagged)]
 #[serde(rename_all = "snake_case", tag = "at")]
 pub enum QueuePlace {
     /// First.

@@ -4,7 +4,11 @@ use crate::{
     BlobHash, ItemId, MessageId, NodeId, PlanId, RequestId, RunId, ThreadId, limits,
     run::ErrorCode, thread::Attachment,
 };
-use serde::{Deserialize, Serialize};
+use pilothouse_json::Tagged;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 
 /// One entry of the timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,13 +81,35 @@ impl ItemStatus {
 }
 
 /// A text that stands inline or, over [`limits::INLINE_BODY`] bytes, by hash with head and tail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Body {
     /// The text itself.
     Inline(String),
     /// The stored text's address.
     Stored(StoredBody),
+}
+
+impl<'de> Deserialize<'de> for Body {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Body;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a text, or where it is stored")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Body, E> {
+                Ok(Body::Inline(text.to_owned()))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Body, E> {
+                Ok(Body::Inline(text))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Body, A::Error> {
+                StoredBody::deserialize(MapAccessDeserializer::new(fields)).map(Body::Stored)
+            }
+        }
+        from.deserialize_any(Either)
+    }
 }
 
 /// A text kept in the ledger's blob table.
@@ -193,7 +219,7 @@ impl Default for Body {
 }
 
 /// What an item is. Agents' codecs and the ledger use the same type, so nothing is translated twice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ItemContent {
     /// A person's message, or one typed elsewhere.

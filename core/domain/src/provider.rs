@@ -4,6 +4,7 @@ use crate::{
     AgentName, AttemptId, ConversationKey, Incarnation, NodeId, ProviderThreadId, ProviderTurnId,
     SessionId, ThreadId, request::LostReason, run::Correlation,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// A running (or once running) instance of an agent that serves a thread.
@@ -104,7 +105,7 @@ pub struct NativeConversation {
 }
 
 /// Where a session stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum SessionStatus {
     /// Being started.
@@ -141,7 +142,7 @@ pub struct ProviderThread {
 }
 
 /// Where a native conversation stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum ProviderThreadStatus {
     /// Loaded by a live session.

@@ -9,6 +9,7 @@ use crate::{
     request::{LostReason, RequestKind, Subject},
     run::{RunError, Usage},
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -67,7 +68,7 @@ pub struct ProviderEvent {
 }
 
 /// What an agent did. Upserts by id: an update or a close of an unknown item opens it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ProviderEventKind {
     /// The agent took its handshake (or sent its capabilities anew).

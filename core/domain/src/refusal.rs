@@ -4,10 +4,11 @@ use crate::{
     AgentName, CapabilityFlag, ContentHash, ConversationKey, DeviceId, MessageId, Mode, RequestId,
     RunId, RunStatus, ThreadId, WorkspaceId, command::Scope, request::Answer, state::Cap,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// Why a command was not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Tagged)]
 #[serde(tag = "refusal", rename_all = "snake_case")]
 pub enum Refusal {
     /// The agent cannot, and there is nothing else to do instead.
@@ -271,7 +272,7 @@ impl std::fmt::Display for ClosedAs {
 }
 
 /// What is no longer as it was shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "stale", rename_all = "snake_case")]
 pub enum StaleWhat {
     /// What a request asks.

@@ -4,6 +4,7 @@ use crate::{
     ContentHash, DeviceId, Incarnation, ItemId, NodeId, OptionId, RequestId, RunId,
     item::FileChange,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// A self-contained request. Its row is all that a device needs to show it and to answer it.
@@ -176,7 +177,7 @@ pub struct Choice {
 }
 
 /// Whether a request can be answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "respondability", rename_all = "snake_case")]
 pub enum Respondability {
     /// The agent waits for it.
@@ -231,7 +232,7 @@ pub enum RiskHint {
 }
 
 /// Where a request stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum RequestStatus {
     /// Waits for a person.
@@ -294,7 +295,7 @@ pub enum AnswerDelivery {
 }
 
 /// A person's answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// One of the agent's options.

@@ -12,10 +12,11 @@ use crate::{
     thread::{ConversationMessage, Lineage},
     transfer::PlanArtifact,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// One row of a thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "row", content = "value", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each wraps the type of its name")]
 pub enum Row {

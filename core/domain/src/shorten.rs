@@ -19,11 +19,13 @@ pub fn shortened<T: Serialize + DeserializeOwned>(
     value: &T,
     fits: impl Fn(&T) -> bool,
 ) -> Option<T> {
-    let whole = serde_json::to_value(value).ok()?;
+    let whole: Value = pilothouse_json::from_str(&serde_json::to_string(value).ok()?).ok()?;
     STEPS.iter().find_map(|&(bytes, values)| {
         let mut less = whole.clone();
         shorten(&mut less, bytes, values);
-        serde_json::from_value(less).ok().filter(&fits)
+        pilothouse_json::from_str(&less.to_string())
+            .ok()
+            .filter(&fits)
     })
 }
 

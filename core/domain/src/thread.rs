@@ -3,10 +3,11 @@
 use crate::{
     AgentName, BlobHash, DeviceId, MessageId, Mode, RunId, ThreadId, item::Body, policy::Sandbox,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// Who caused something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum Actor {
     /// A person at a paired device.
@@ -119,7 +120,7 @@ pub struct Attachment {
 }
 
 /// How far a message got.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "delivery", rename_all = "snake_case")]
 pub enum Delivery {
     /// In a device's outbox; never in a log.

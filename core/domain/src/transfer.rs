@@ -5,6 +5,7 @@ use crate::{
     CheckpointId, Cursor, NodeId, PlanId, ProviderThreadId, RequestId, RunId, ThreadId, TransferId,
     item::Body,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// A plan, a todo list or a set of questions; never mixed.
@@ -21,7 +22,7 @@ pub struct PlanArtifact {
 }
 
 /// What a plan artifact is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "plan", rename_all = "snake_case")]
 pub enum PlanKind {
     /// Live progress of the run.
@@ -59,7 +60,7 @@ pub struct Checkpoint {
 }
 
 /// Where a checkpoint stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum CheckpointStatus {
     /// Taken.
@@ -111,7 +112,7 @@ pub enum TransferKind {
 }
 
 /// Where a transfer stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum TransferStatus {
     /// To be resolved by the target's next run.

@@ -425,7 +425,7 @@ fn allows(request: &pilothouse_domain::RuntimeRequest, answer: &Answer) -> bool 
         return true;
     };
     let subject: pilothouse_domain::Subject =
-        serde_json::from_str(&request.subject).unwrap_or_default();
+        pilothouse_json::from_str(&request.subject).unwrap_or_default();
     !subject.options.iter().any(|offered| {
         offered.id == *option
             && matches!(

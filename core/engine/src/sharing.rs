@@ -205,7 +205,7 @@ fn interests(tx: &ReplicaTx<'_>) -> Result<Interests, StoreError> {
 
 /// A setting of ours; one that does not read is as good as none.
 fn read<T: Default + for<'de> Deserialize<'de>>(text: Option<String>) -> T {
-    text.and_then(|text| serde_json::from_str(&text).ok())
+    text.and_then(|text| pilothouse_json::from_str(&text).ok())
         .unwrap_or_default()
 }
 

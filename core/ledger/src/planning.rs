@@ -126,7 +126,8 @@ impl Work {
                             native,
                             kind: row.kind,
                             subject: Box::new(
-                                serde_json::from_str::<Subject>(&row.subject).unwrap_or_default(),
+                                pilothouse_json::from_str::<Subject>(&row.subject)
+                                    .unwrap_or_default(),
                             ),
                             answer: answer.clone(),
                         })

@@ -61,7 +61,7 @@ pub(crate) fn decide_answer(
             },
         });
     }
-    let subject: Subject = serde_json::from_str(&row.subject).unwrap_or_default();
+    let subject: Subject = pilothouse_json::from_str(&row.subject).unwrap_or_default();
     check_answer(&subject, answer)?;
     deciding.draft.emit(Event::RequestAnswering {
         request,

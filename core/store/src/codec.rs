@@ -29,7 +29,7 @@ pub(crate) fn from_json<T: DeserializeOwned>(
     doing: &'static str,
     text: &str,
 ) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| StoreError::Corrupt {
+    pilothouse_json::from_str(text).map_err(|error| StoreError::Corrupt {
         path: db.path().to_owned(),
         doing,
         detail: error.to_string(),

@@ -6,6 +6,7 @@
 
 use crate::{identity::P256PublicKey, offer::PairingSecret, tls::ChannelBinding};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use pilothouse_json::Tagged;
 use ring::hmac;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -79,7 +80,7 @@ impl<'de> Deserialize<'de> for PairingProof {
 }
 
 /// Why a host does not pair with a device.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Tagged)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PairingRefusal {
     /// Nobody ran `pair` on the host since it started.

@@ -34,9 +34,16 @@ where
     assert_eq!(golden, text, "{file}");
     let decoded: Vec<T> = golden
         .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
+        .map(|line| pilothouse_json::from_str(line).unwrap())
         .collect();
     assert_eq!(decoded, samples, "{file}");
+    // Also as whoever has another reader, and with the fields in another order.
+    for (line, sample) in golden.lines().zip(samples) {
+        assert_eq!(&serde_json::from_str::<T>(line).unwrap(), sample, "{file}");
+        let sorted: serde_json::Value = serde_json::from_str(line).unwrap();
+        let sorted = pilothouse_json::from_str::<T>(&sorted.to_string());
+        assert_eq!(&sorted.unwrap(), sample, "{file}");
+    }
     let distinct: BTreeSet<&String> = lines.iter().collect();
     assert_eq!(distinct.len(), lines.len(), "{file} has a sample twice");
 }

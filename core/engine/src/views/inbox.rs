@@ -73,7 +73,7 @@ pub(crate) fn is_verified(request: &RuntimeRequest) -> bool {
 /// One request as a row.
 pub(crate) fn row_of(request: &RuntimeRequest, around: &Surroundings<'_>) -> InboxRow {
     let verified = is_verified(request);
-    let parsed: Option<Subject> = serde_json::from_str(&request.subject).ok();
+    let parsed: Option<Subject> = pilothouse_json::from_str(&request.subject).ok();
     let unreadable = parsed
         .as_ref()
         .is_none_or(|subject| has_unknown_fields(&request.subject, subject));
@@ -151,13 +151,12 @@ fn state_of(
 
 /// Whether the text holds anything that the read subject does not: compared as JSON, so that order does not matter.
 fn has_unknown_fields(text: &str, subject: &Subject) -> bool {
-    let Ok(came) = serde_json::from_str::<serde_json::Value>(text) else {
-        return true;
-    };
-    let Ok(read) = serde_json::to_value(subject) else {
-        return true;
-    };
-    !is_covered(&came, &read)
+    let value = |text: &str| pilothouse_json::from_str::<serde_json::Value>(text).ok();
+    let written = serde_json::to_string(subject).ok();
+    match (value(text), written.as_deref().and_then(value)) {
+        (Some(came), Some(read)) => !is_covered(&came, &read),
+        _ => true,
+    }
 }
 
 /// Whether everything in `came` stands in `read` as well, apart from empty values that are left out when written.

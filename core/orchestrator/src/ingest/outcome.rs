@@ -219,7 +219,7 @@ impl Ingesting<'_> {
         // The outcome of an earlier answer says nothing of the one that is on its way now.
         let row = self.known.request(request);
         let subject: Subject = row
-            .and_then(|row| serde_json::from_str(&row.subject).ok())
+            .and_then(|row| pilothouse_json::from_str(&row.subject).ok())
             .unwrap_or_default();
         if masked(&subject.questions, sent) != answer {
             return;

@@ -264,7 +264,7 @@ impl Ingesting<'_> {
             let Some(row) = self.known.request(slot.id) else {
                 continue;
             };
-            let Ok(mut subject) = serde_json::from_str::<Subject>(&row.subject) else {
+            let Ok(mut subject) = pilothouse_json::from_str::<Subject>(&row.subject) else {
                 continue;
             };
             if subject.changes == *changes {

@@ -207,7 +207,7 @@ fn reach(row: &RuntimeRequest, answer: Option<&Answer>) -> Option<Reach> {
         Some(Answer::Reply { .. }) => return None,
         Some(Answer::Choose { option, .. }) => option,
     };
-    let subject: Option<Subject> = serde_json::from_str(&row.subject).ok();
+    let subject: Option<Subject> = pilothouse_json::from_str(&row.subject).ok();
     let effect = subject
         .iter()
         .flat_map(|subject| &subject.options)

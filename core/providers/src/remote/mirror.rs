@@ -470,7 +470,7 @@ impl Mirror {
 
     fn asked(&mut self, request: RuntimeRequest, heard: &mut Heard) {
         // One that cannot be read cannot be shown, so it cannot be answered here.
-        let Ok(subject) = serde_json::from_str::<Subject>(&request.subject) else {
+        let Ok(subject) = pilothouse_json::from_str::<Subject>(&request.subject) else {
             let message = "a request of the other host cannot be read".to_owned();
             let kind = ProviderEventKind::Diagnostic { message };
             return Self::tell(heard, self.place(None), kind);

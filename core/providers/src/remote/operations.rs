@@ -321,7 +321,7 @@ impl RemoteRuntime {
         let asked = lock(&followed.mirror).request(request).cloned();
         let asked = asked.ok_or(RespondError::NotPending)?;
         // Only what was shown here is answered there.
-        let mut now: Subject = serde_json::from_str(&asked.subject).unwrap_or_default();
+        let mut now: Subject = pilothouse_json::from_str(&asked.subject).unwrap_or_default();
         self.following.fetch_changes(&mut now).await;
         if asked.kind != response.kind || now != response.subject {
             return Err(RespondError::NotPending);

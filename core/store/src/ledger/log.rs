@@ -361,7 +361,7 @@ impl StoredEntry {
         let events = self
             .raw_events(reads)?
             .into_iter()
-            .map(|raw| match serde_json::from_str::<Event>(raw.get()) {
+            .map(|raw| match pilothouse_json::from_str::<Event>(raw.get()) {
                 Ok(event) => Ok(LoggedEvent::from(event)),
                 Err(_) => from_json::<UnknownEvent>(&reads.db, "reading an event", raw.get())
                     .map(LoggedEvent::Unknown),

@@ -9,9 +9,10 @@ use crate::{
 use pilothouse_domain::{
     Answer, Command, CommandBody, CommandId, HostId, Outcome, Subject, ThreadId, limits,
 };
+use pilothouse_json::Tagged;
 use pilothouse_orchestrator::{MASK, masked};
 use rusqlite::Row;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 const SAVED: i64 = 1;
 const HANDED: i64 = 2;
@@ -50,7 +51,7 @@ pub enum Delivery {
 }
 
 /// Why a command is not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "parked", rename_all = "snake_case")]
 pub enum ParkReason {
     /// It depends on a command that was refused, expired or parked.
@@ -199,7 +200,7 @@ impl ReplicaTx<'_> {
         // Labels that were offered stay, as long as it is known which were.
         let known = self.open_request(host, *request)?;
         let subject: Option<Subject> =
-            known.and_then(|entry| serde_json::from_str(&entry.request.subject).ok());
+            known.and_then(|entry| pilothouse_json::from_str(&entry.request.subject).ok());
         let mut kept = masked(&subject.unwrap_or_default().questions, answer);
         if let Answer::Reply { replies } = &mut kept {
             for text in replies.iter_mut().filter_map(|reply| reply.text.as_mut()) {

@@ -8,13 +8,14 @@ use pilothouse_domain::{
     feed::FeedCursor,
     state::{DECIDE_VERSION, STATE_VERSION},
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// A subscription's number, chosen by the device, unique on its connection.
 pub type SubId = u32;
 
 /// What a device says to a host. `draft`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum DeviceMessage {
     /// First message of a paired device.

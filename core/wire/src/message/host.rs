@@ -9,10 +9,11 @@ use pilothouse_domain::{
     feed::{FeedUpdate, Subscribed},
     row::{LiveText, OpenItem},
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
 /// What a host says to a device. `draft`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HostMessage {
     /// Answer to `hello`.
@@ -164,7 +165,7 @@ pub struct Paired {
 }
 
 /// Why a side ends a connection.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum ByeReason {
     /// The device's pairing was taken back. It stops for good.
@@ -233,7 +234,7 @@ pub struct WireError {
 }
 
 /// What an error is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum ErrorAbout {
     /// A message as such.

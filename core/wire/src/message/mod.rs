@@ -172,7 +172,7 @@ pub fn decode<M: Message>(frame: &Frame) -> Result<M, DecodeError> {
             "it has over {MAX_FRAME} bytes"
         )));
     }
-    serde_json::from_str(text).map_err(|error| explain::<M>(text, &error))
+    pilothouse_json::from_str(text).map_err(|error| explain::<M>(text, &error))
 }
 
 fn explain<M: Message>(text: &str, error: &serde_json::Error) -> DecodeError {
@@ -182,7 +182,7 @@ fn explain<M: Message>(text: &str, error: &serde_json::Error) -> DecodeError {
         kind: String,
     }
     let reason = shorten(&error.to_string());
-    match serde_json::from_str::<Head>(text) {
+    match pilothouse_json::from_str::<Head>(text) {
         Err(_) => DecodeError::NotAMessage(reason),
         Ok(head) if M::TYPES.contains(&head.kind.as_str()) => M::diagnose(&head.kind, text, reason),
         Ok(head) => DecodeError::Unknown {
@@ -216,7 +216,7 @@ fn diagnose_device(kind: &str, text: &str, reason: String) -> DecodeError {
         id: u32,
     }
     if kind == "command"
-        && let Ok(CommandHead { command }) = serde_json::from_str::<CommandHead>(text)
+        && let Ok(CommandHead { command }) = pilothouse_json::from_str::<CommandHead>(text)
     {
         let name = shorten(&command.body.command);
         let refusal = if CommandBody::NAMES.contains(&name.as_str()) {
@@ -233,7 +233,7 @@ fn diagnose_device(kind: &str, text: &str, reason: String) -> DecodeError {
         };
     }
     if kind == "query"
-        && let Ok(QueryHead { id }) = serde_json::from_str::<QueryHead>(text)
+        && let Ok(QueryHead { id }) = pilothouse_json::from_str::<QueryHead>(text)
     {
         return DecodeError::Query { id, reason };
     }

@@ -6,6 +6,7 @@ use pilothouse_domain::{
     AgentName, BlobHash, Mode, Position, Row, Scope, ThreadId, WorkspaceId,
     provider::NativeConversation,
 };
+use pilothouse_json::Tagged;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
@@ -13,7 +14,7 @@ use std::fmt;
 pub const BLOB_CHUNK: u32 = 256 * 1024;
 
 /// What is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "query", rename_all = "snake_case")]
 pub enum Query {
     /// Rows of items before a place, newest page first.
@@ -86,7 +87,7 @@ pub enum QueryAnswer {
 }
 
 /// What was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "query", rename_all = "snake_case")]
 pub enum QueryResult {
     /// Older rows.
@@ -190,7 +191,7 @@ pub struct AgentInfo {
 }
 
 /// Whether an agent can be used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "readiness", rename_all = "snake_case")]
 pub enum AgentReadiness {
     /// Yes.

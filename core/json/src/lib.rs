@@ -1,0 +1,37 @@
+//! How our shapes are read from JSON: by one reader, over text that is whole in memory.
+//!
+//! **Owns** the syntax of JSON and the ways in which enums stand in it. **Must not know** any shape. Serde derives code for a
+//! type once for every kind of reader that it meets, and a tagged enum, as serde reads it, is a second kind: it keeps the
+//! object aside as values, then reads those. Here both are the same [`Reader`](from_str): the tag is looked up in the text
+//! ahead, and the object is read in its place. That halves both the code of all shapes, which is what the library for Android
+//! is made of most (docs/android-link.md), and the time of reading.
+//!
+//! Invariants: what is accepted is JSON and nothing else; nesting is bounded by [`DEPTH`]; no input makes it panic.
+//!
+//! ```
+//! use pilothouse_json::Tagged;
+//! use serde::Serialize;
+//!
+//! #[derive(Debug, PartialEq, Serialize, Tagged)]
+//! #[serde(tag = "status", rename_all = "snake_case")]
+//! enum Light {
+//!     Off,
+//!     On { watts: u64 },
+//! }
+//!
+//! let on = Light::On { watts: 60 };
+//! let text = serde_json::to_string(&on).unwrap();
+//! assert_eq!(text, r#"{"status":"on","watts":60}"#);
+//! assert_eq!(pilothouse_json::from_str::<Light>(&text).unwrap(), on);
+//! assert_eq!(serde_json::from_str::<Light>(&text).unwrap(), on);
+//! ```
+#![forbid(unsafe_code)]
+
+mod access;
+mod reader;
+mod shape;
+
+pub use pilothouse_json_derive::Tagged;
+pub use reader::{DEPTH, from_str};
+pub use serde_json::Error;
+pub use shape::{Shape, raw, tagged};
