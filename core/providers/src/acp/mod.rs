@@ -15,7 +15,6 @@ mod codec;
 pub(crate) mod content;
 mod conversation;
 mod conversations;
-pub(crate) mod diff;
 mod driver;
 mod extras;
 mod outgoing;

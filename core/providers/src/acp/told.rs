@@ -1,6 +1,6 @@
 //! What a frame tells of a tool: its command, its changes to files, its words, its end. Read once per frame.
 
-use super::diff;
+use crate::diff;
 use crate::rpc::frames::{cut, list, text_of};
 use pilothouse_domain::{
     Body,

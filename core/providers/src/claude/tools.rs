@@ -2,7 +2,7 @@
 
 use super::content;
 use crate::{
-    acp::diff,
+    diff,
     rpc::frames::{cut, list, text_of, text_or_empty},
 };
 use pilothouse_domain::{

@@ -1,7 +1,7 @@
 //! Tool calls of opencode as items.
 
 use crate::{
-    acp::diff::{CELLS, unified},
+    diff::{CELLS, unified},
     rpc::frames::{cut, list, text_of, text_or_empty},
 };
 use pilothouse_domain::{

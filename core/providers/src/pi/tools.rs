@@ -5,7 +5,8 @@
 
 use super::codec::{Codec, Received};
 use crate::{
-    acp::{content, diff},
+    acp::content,
+    diff,
     rpc::{
         bounded::Bounded,
         event,

@@ -18,6 +18,7 @@ mod exec;
 mod held;
 mod pid_file;
 mod redact;
+#[cfg(feature = "local")]
 pub(crate) mod sandbox;
 mod stderr;
 
