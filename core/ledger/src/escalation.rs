@@ -3,16 +3,51 @@
 
 use crate::{runtimes::Running, writer::Job};
 use pilothouse_domain::{AttemptId, RunId, ThreadId};
+use pilothouse_orchestrator::STEP_REFUSED;
 use pilothouse_providers::contract::Escalation;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
-/// The steps beyond the protocol's own, and how long the one before is given.
-const STEPS: [(&str, Escalation, Duration); 3] = [
-    ("sigint", Escalation::Interrupt, Duration::from_secs(10)),
-    ("sigterm", Escalation::Terminate, Duration::from_secs(5)),
-    ("sigkill", Escalation::Kill, Duration::from_secs(5)),
+/// A step beyond the protocol's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    signal: Escalation,
+    /// How long the step before is given.
+    after: Duration,
+    /// What a person reads when it is taken.
+    pub(crate) said: &'static str,
+}
+
+/// Those for an agent of this machine.
+const STEPS: [Step; 3] = [
+    Step {
+        name: "sigint",
+        signal: Escalation::Interrupt,
+        after: Duration::from_secs(10),
+        said: "the agent goes on: SIGINT to it and all that it started",
+    },
+    Step {
+        name: "sigterm",
+        signal: Escalation::Terminate,
+        after: Duration::from_secs(5),
+        said: "it still goes on: SIGTERM",
+    },
+    Step {
+        name: "sigkill",
+        signal: Escalation::Kill,
+        after: Duration::from_secs(5),
+        said: "it still goes on: SIGKILL",
+    },
 ];
+
+/// The one for an agent elsewhere, which no signal reaches: the connection with it ends and is made anew.
+const ELSEWHERE: [Step; 1] = [Step {
+    name: STEP_REFUSED,
+    signal: Escalation::Kill,
+    after: Duration::from_secs(20),
+    said: "the agent goes on, elsewhere, where no signal reaches it: it is connected with anew; stop it again, or on its machine",
+}];
 
 /// An interrupt whose end is waited for.
 pub(crate) struct Watch {
@@ -35,8 +70,13 @@ pub(crate) enum Verdict {
 
 impl Watch {
     pub(crate) async fn run(self, jobs: mpsc::WeakSender<Job>) {
-        for (name, signal, after) in STEPS {
-            tokio::time::sleep(after).await;
+        let steps: &[Step] = if self.running.facts.elsewhere {
+            &ELSEWHERE
+        } else {
+            &STEPS
+        };
+        for &step in steps {
+            tokio::time::sleep(step.after).await;
             let Some(jobs) = jobs.upgrade() else { return };
             let (reply, verdict) = oneshot::channel();
             let job = Job::Escalate {
@@ -44,7 +84,7 @@ impl Watch {
                 run: self.run,
                 attempt: self.attempt,
                 incarnation: self.running.facts.incarnation,
-                step: name,
+                step,
                 reply,
             };
             if jobs.send(job).await.is_err() {
@@ -52,8 +92,8 @@ impl Watch {
             }
             match verdict.await {
                 Ok(Verdict::Proceed) => {
-                    if let Err(error) = self.running.runtime.signal(signal) {
-                        tracing::warn!(step = name, %error, "the agent's process group could not be signalled");
+                    if let Err(error) = self.running.runtime.signal(step.signal) {
+                        tracing::warn!(step = step.name, %error, "the agent's process group could not be signalled");
                     }
                 }
                 Ok(Verdict::Over | Verdict::Shared(_)) | Err(_) => return,

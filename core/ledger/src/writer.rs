@@ -103,7 +103,7 @@ pub(crate) enum Job {
         run: RunId,
         attempt: AttemptId,
         incarnation: Incarnation,
-        step: &'static str,
+        step: escalation::Step,
         reply: oneshot::Sender<escalation::Verdict>,
     },
     /// Follow a thread.

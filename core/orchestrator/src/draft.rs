@@ -139,6 +139,19 @@ impl<'a> Draft<'a> {
         self.emit(Event::ItemOpened { item });
     }
 
+    /// A step of the interrupt of the active run, which is shown as well.
+    pub(crate) fn interrupt_step(&mut self, step: &str, note: String, item: ItemId) {
+        let Some(active) = &self.state.active else {
+            return;
+        };
+        self.emit(Event::InterruptStep {
+            run: active.id,
+            step: step.to_owned(),
+            note: note.clone(),
+        });
+        self.open_in_active(item, ItemContent::Interrupt { note }, ItemStatus::Completed);
+    }
+
     /// Puts the message of a steer that found no turn at the head of the queue and holds it there for its person.
     pub(crate) fn keep_missed(
         &mut self,

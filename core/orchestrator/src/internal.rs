@@ -47,6 +47,9 @@ pub fn decide_internal(state: &ThreadState, internal: &Internal, mint: &mut IdMi
         Internal::FinishRun => finish_run(&mut draft, mint),
         Internal::StartRestart => start_restart(&mut draft, mint),
         Internal::AdvanceQueue => advance_queue(&mut draft, mint),
+        Internal::InterruptStep { step, note } => {
+            draft.interrupt_step(step, note.clone(), mint.mint());
+        }
         Internal::RuntimeLost { reason, detail } => {
             let lost = ingest::runtime_lost(state, &ingest::NoBindings, *reason, detail, mint);
             draft.events = lost.events;

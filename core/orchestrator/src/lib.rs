@@ -159,6 +159,13 @@ pub enum Internal {
     StartRestart,
     /// Nothing is active and the queue may go on: start its head.
     AdvanceQueue,
+    /// The agent goes on after it was asked to stop: the next step is taken, or cannot be.
+    InterruptStep {
+        /// Which step: `sigint`, `sigterm`, `sigkill`, or [`STEP_REFUSED`].
+        step: &'static str,
+        /// What is done, in words for a person.
+        note: String,
+    },
     /// The runtime that served the thread is gone.
     RuntimeLost {
         /// Why.
@@ -175,6 +182,7 @@ impl Internal {
             Self::FinishRun => "finish_run",
             Self::StartRestart => "start_restart",
             Self::AdvanceQueue => "advance_queue",
+            Self::InterruptStep { .. } => "interrupt_step",
             Self::RuntimeLost { .. } => "runtime_lost",
         }
     }

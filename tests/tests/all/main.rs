@@ -29,6 +29,7 @@ mod rebuild;
 mod remote;
 mod replayed;
 mod sign_in;
+mod stops;
 mod stories;
 mod streaming;
 mod two_devices;

@@ -10,7 +10,8 @@ use pilothouse_domain::{
     request::LostReason,
 };
 use pilothouse_orchestrator::{
-    Decision, Ingested, STEP_REFUSED, SessionContext, ingest, ingest_outcome, runtime_lost,
+    Decision, Ingested, Internal, STEP_REFUSED, SessionContext, decide_internal, ingest,
+    ingest_outcome, runtime_lost,
 };
 use pilothouse_store::{LedgerTx, StoreError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -287,7 +288,7 @@ impl Work {
         run: RunId,
         attempt: AttemptId,
         incarnation: Incarnation,
-        step: &str,
+        step: escalation::Step,
     ) -> Result<escalation::Verdict, StoreError> {
         let goes_on = self
             .state(thread)
@@ -312,31 +313,27 @@ impl Work {
             .into_iter()
             .filter(|id| *id != thread && busy(id))
             .collect();
-        // Then the stop can be asked for again, when the others are done.
-        let step = if others.is_empty() {
-            step
-        } else {
-            STEP_REFUSED
-        };
-        let note = if others.is_empty() {
-            "the agent goes on; its process group is signalled".to_owned()
+        let internal = if others.is_empty() {
+            Internal::InterruptStep {
+                step: step.name,
+                note: step.said.to_owned(),
+            }
         } else {
             let names: Vec<_> = others.iter().map(ToString::to_string).collect();
-            format!(
-                "the agent goes on, but its process also works on {}: not signalled",
-                names.join(", ")
-            )
+            Internal::InterruptStep {
+                // Then the stop can be asked for again, when the others are done.
+                step: STEP_REFUSED,
+                note: format!(
+                    "the agent goes on, but its process also works on {}: not signalled",
+                    names.join(", ")
+                ),
+            }
         };
-        let event = Event::InterruptStep {
-            run,
-            step: step.to_owned(),
-            note,
-        };
-        let decision = Decision {
-            events: vec![event],
-            ..Decision::default()
-        };
-        self.append(tx, thread, Cause::Clock, decision)?;
+        let mut mint = self.mint(thread);
+        if let Some(state) = self.state(thread) {
+            let decision = decide_internal(state, &internal, &mut mint);
+            self.append(tx, thread, Cause::Clock, decision)?;
+        }
         Ok(if others.is_empty() {
             escalation::Verdict::Proceed
         } else {

@@ -255,7 +255,7 @@ impl Work {
                 step,
                 ..
             } => self
-                .escalate(tx, *thread, *run, *attempt, *incarnation, step)
+                .escalate(tx, *thread, *run, *attempt, *incarnation, *step)
                 .map(Reply::Verdict),
             Job::Pair { device, .. } => {
                 let now = self.clock.now_ms();

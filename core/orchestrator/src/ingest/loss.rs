@@ -27,8 +27,9 @@ pub fn runtime_lost(
     ingesting.done()
 }
 
-/// More often than this nobody can ask one attempt to stop: once, and once more where a restart was to follow.
-const MOST_STOPS: usize = 2;
+/// Items in a row that say how an attempt was asked to stop: once, and once more where a restart was to follow, each with its
+/// five steps at most. Who asks again after each that was not taken may make more of them; then its message stays as it was.
+const MOST_STOPS: usize = 12;
 
 impl Ingesting<'_> {
     pub(super) fn lose_runtime(&mut self, reason: LostReason, detail: &str) {

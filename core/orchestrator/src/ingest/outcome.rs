@@ -193,20 +193,27 @@ impl Ingesting<'_> {
         if !concerns {
             return;
         }
-        let (step, note) = match outcome {
-            EffectOutcome::TurnEnded => ("protocol", "the turn had ended already".to_owned()),
-            EffectOutcome::Failed { error } => (STEP_REFUSED, cut(&error.message, WORDS)),
-            EffectOutcome::Unknown => (
-                STEP_REFUSED,
-                "the agent was lost before it answered".to_owned(),
-            ),
-            _ => ("protocol", "the agent acknowledged".to_owned()),
+        let note = match outcome {
+            EffectOutcome::Failed { error } => {
+                let said = cut(&error.message, WORDS);
+                format!("the agent did not take it: {said}")
+            }
+            EffectOutcome::Unknown => "the agent was lost before it answered".to_owned(),
+            taken => {
+                let note = match taken {
+                    EffectOutcome::TurnEnded => "the turn had ended already",
+                    _ => "the agent acknowledged",
+                };
+                // Nothing to show: the end follows, or the next step.
+                return self.emit(Event::InterruptStep {
+                    run,
+                    step: "protocol".to_owned(),
+                    note: note.to_owned(),
+                });
+            }
         };
-        self.emit(Event::InterruptStep {
-            run,
-            step: step.to_owned(),
-            note,
-        });
+        let item = self.mint.mint();
+        self.draft.interrupt_step(STEP_REFUSED, note, item);
     }
 
     fn responded(&mut self, request: RequestId, sent: &Answer, outcome: &EffectOutcome) {

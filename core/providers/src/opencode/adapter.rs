@@ -39,6 +39,8 @@ pub struct Deadlines {
     pub first: Duration,
     /// For an ordinary call.
     pub call: Duration,
+    /// For taking an interrupt, before a signal is the next step.
+    pub interrupt: Duration,
     /// More for each file that goes with a prompt.
     pub file: Duration,
     /// For any sign on its stream of events, which has one every 10 s.
@@ -60,6 +62,7 @@ impl Default for Deadlines {
             handshake: Duration::from_secs(60),
             first: Duration::from_secs(2),
             call: Duration::from_secs(30),
+            interrupt: Duration::from_secs(10),
             file: Duration::from_secs(15),
             silent: Duration::from_secs(35),
             quiet: Duration::from_secs(9),

@@ -427,7 +427,7 @@ impl OpencodeRuntime {
         let Some(call) = call else {
             return Err(InterruptError::TurnEnded);
         };
-        match self.link.call(call).await {
+        match self.link.call_within(call, self.deadlines.interrupt).await {
             Ok(_) => {
                 self.link.confirm_stop(thread, turn, self.deadlines.settle);
                 Ok(())
