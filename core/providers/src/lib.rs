@@ -19,6 +19,7 @@ pub mod codex;
 pub mod contract;
 mod diff;
 pub mod endpoint;
+mod far;
 pub mod opencode;
 #[cfg(feature = "local")]
 pub mod pi;

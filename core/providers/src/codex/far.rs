@@ -5,21 +5,25 @@
 
 use super::{CodexAdapter, Deadlines};
 use crate::{
-    contract::{AgentRuntime, EventSender, Launch, ProcessSharing, ProviderAdapter, StartError},
+    contract::{AgentRuntime, EventSender, Launch, ProviderAdapter, StartError},
     endpoint::Endpoint,
+    far::{Far, Reach},
     process::agent::{AgentProcess, FarEnd},
     rpc::websocket::{self, UpgradeError},
 };
 use futures_util::future::BoxFuture;
-use pilothouse_domain::{Capabilities, Mode, policy::Contract};
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use pilothouse_domain::{Mode, policy::Contract};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How often a sign of life is given on a connection on which nothing else is said.
 const PING: Duration = Duration::from_secs(20);
 
 /// A codex that is reached over a network. Of a [`Launch`] only its agent and its incarnation are used.
+pub type FarCodexAdapter = Far<FarCodex>;
+
+/// How it is reached.
 #[derive(Clone)]
-pub struct FarCodexAdapter {
+pub struct FarCodex {
     endpoint: Endpoint,
     token: String,
     codex: CodexAdapter,
@@ -34,15 +38,17 @@ impl FarCodexAdapter {
 
     /// With other deadlines.
     pub fn with_deadlines(endpoint: Endpoint, token: String, deadlines: Deadlines) -> Self {
-        Self {
+        Far(FarCodex {
             endpoint,
             token,
             codex: CodexAdapter::with_deadlines(deadlines),
             deadlines,
-        }
+        })
     }
+}
 
-    async fn connect(
+impl FarCodex {
+    async fn converse(
         &self,
         launch: Launch,
         events: EventSender,
@@ -76,52 +82,26 @@ impl FarCodexAdapter {
     }
 }
 
-impl std::fmt::Debug for FarCodexAdapter {
+impl std::fmt::Debug for FarCodex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FarCodexAdapter({:?})", self.endpoint)
+        write!(f, "FarCodex({:?})", self.endpoint)
     }
 }
 
-impl ProviderAdapter for FarCodexAdapter {
-    fn family(&self) -> &'static str {
-        self.codex.family()
-    }
-
-    fn profile(&self) -> Capabilities {
-        self.codex.profile()
-    }
-
-    fn modes(&self) -> Vec<Mode> {
-        self.codex.modes()
+impl Reach for FarCodex {
+    fn family(&self) -> &dyn ProviderAdapter {
+        &self.codex
     }
 
     fn contract(&self, env: &BTreeMap<String, String>, modes: &BTreeMap<Mode, String>) -> Contract {
         self.codex.contract(env, modes)
     }
 
-    fn sharing(&self) -> ProcessSharing {
-        self.codex.sharing()
-    }
-
-    fn start(
+    fn connect(
         &self,
         launch: Launch,
         events: EventSender,
     ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
-        Box::pin(self.connect(launch, events))
-    }
-
-    fn runs_elsewhere(&self) -> bool {
-        true
-    }
-
-    /// There is no record of a codex elsewhere: it is connected with anew.
-    fn attach(
-        &self,
-        launch: Launch,
-        _record: PathBuf,
-        events: EventSender,
-    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
-        Box::pin(self.connect(launch, events))
+        Box::pin(self.converse(launch, events))
     }
 }

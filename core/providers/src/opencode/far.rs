@@ -6,17 +6,20 @@
 
 use super::{OpencodeAdapter, adapter::Deadlines};
 use crate::{
-    contract::{AgentRuntime, EventSender, Launch, ProcessSharing, ProviderAdapter, StartError},
+    contract::{AgentRuntime, EventSender, Launch, ProviderAdapter, StartError},
     endpoint::Endpoint,
+    far::{Far, Reach},
     process::agent::{AgentProcess, FarEnd},
 };
 use futures_util::future::BoxFuture;
-use pilothouse_domain::{Capabilities, Mode};
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// An opencode that is reached over a network. Of a [`Launch`] only its agent, its incarnation and its directory are used.
+pub type FarOpencodeAdapter = Far<FarOpencode>;
+
+/// How it is reached.
 #[derive(Clone)]
-pub struct FarOpencodeAdapter {
+pub struct FarOpencode {
     endpoint: Endpoint,
     password: String,
     opencode: OpencodeAdapter,
@@ -40,14 +43,16 @@ impl FarOpencodeAdapter {
 
     /// With other deadlines.
     pub fn with_deadlines(endpoint: Endpoint, password: String, deadlines: Deadlines) -> Self {
-        Self {
+        Far(FarOpencode {
             endpoint,
             password,
             opencode: OpencodeAdapter::with_deadlines(deadlines),
-        }
+        })
     }
+}
 
-    async fn connect(
+impl FarOpencode {
+    async fn converse(
         &self,
         launch: Launch,
         events: EventSender,
@@ -72,48 +77,22 @@ impl FarOpencodeAdapter {
     }
 }
 
-impl std::fmt::Debug for FarOpencodeAdapter {
+impl std::fmt::Debug for FarOpencode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FarOpencodeAdapter({:?})", self.endpoint)
+        write!(f, "FarOpencode({:?})", self.endpoint)
     }
 }
 
-impl ProviderAdapter for FarOpencodeAdapter {
-    fn family(&self) -> &'static str {
-        self.opencode.family()
+impl Reach for FarOpencode {
+    fn family(&self) -> &dyn ProviderAdapter {
+        &self.opencode
     }
 
-    fn profile(&self) -> Capabilities {
-        self.opencode.profile()
-    }
-
-    fn modes(&self) -> Vec<Mode> {
-        self.opencode.modes()
-    }
-
-    fn sharing(&self) -> ProcessSharing {
-        self.opencode.sharing()
-    }
-
-    fn start(
+    fn connect(
         &self,
         launch: Launch,
         events: EventSender,
     ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
-        Box::pin(self.connect(launch, events))
-    }
-
-    fn runs_elsewhere(&self) -> bool {
-        true
-    }
-
-    /// There is no record of an opencode elsewhere: it is connected with anew.
-    fn attach(
-        &self,
-        launch: Launch,
-        _record: PathBuf,
-        events: EventSender,
-    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
-        Box::pin(self.connect(launch, events))
+        Box::pin(self.converse(launch, events))
     }
 }

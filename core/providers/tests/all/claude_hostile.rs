@@ -4,6 +4,7 @@ use crate::{
     fuzz::{anything, line, mutate},
     replay::{load_of, names_of},
     stage::Stage,
+    support::assert_cut_short,
 };
 use pilothouse_domain::{
     Answer, NativeId, ProviderEvent, ProviderEventKind,
@@ -204,18 +205,7 @@ fn a_conversation_that_is_called_otherwise_stays_the_one_that_it_was_and_that_is
 fn a_command_that_is_cut_short_is_never_taken_for_the_whole_of_it() {
     let mut agent = Agent::new();
     let told = agent.ask("k", &format!("{}; rm -rf /", "ls ".repeat(300_000)));
-    let subject = told.iter().find_map(|kind| match kind {
-        ProviderEventKind::RequestOpened { subject, .. } => Some(subject),
-        _ => None,
-    });
-    let subject = subject.expect("it is asked");
-    assert!(subject.incomplete, "a part is shown");
-    assert!(
-        subject
-            .command
-            .as_ref()
-            .is_some_and(|shown| shown.len() <= 256 * 1024)
-    );
+    assert_cut_short(&told);
 }
 
 #[test]

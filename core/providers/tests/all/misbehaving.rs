@@ -167,13 +167,16 @@ read l; echo '{"id":5,"result":{"turn":{"id":"u","status":"inProgress","items":[
 echo '{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u","status":"inProgress","items":[]}}}'
 "#;
 
-/// Starts a turn of an agent that then does as `rest` says, and gives the ends of its session.
-async fn silent(rest: &str) -> (Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>) {
+/// Starts a turn of an agent that then does as `rest` says, and is given this long for an answer once it is silent.
+async fn silent(
+    rest: &str,
+    answer: Duration,
+) -> (Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>) {
     let script = format!("{HELLO} {THREAD} {TURN} {rest}");
     let deadlines = Deadlines {
         life: Life {
             silent: Duration::from_millis(400),
-            answer: Duration::from_millis(400),
+            answer,
         },
         ..quick()
     };
@@ -201,7 +204,7 @@ async fn silent(rest: &str) -> (Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEve
 #[tokio::test]
 async fn an_agent_at_work_without_any_sign_of_life_is_asked_and_ended() {
     // Reads what it is asked, and answers nothing.
-    let (_runtime, events) = silent("read l; read l; exit 0").await;
+    let (_runtime, events) = silent("read l; read l; exit 0", Duration::from_millis(400)).await;
     let ended = ends(&all(events).await);
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].0, LostReason::Unresponsive, "{}", ended[0].1);
@@ -212,6 +215,7 @@ async fn a_silent_agent_that_answers_when_it_is_asked_goes_on() {
     // Two questions are answered; then it ends its turn by itself.
     let (_runtime, events) = silent(
         r#"for n in 6 7; do read l; echo '{"id":'$n',"result":{"account":null}}'; done; exit 4"#,
+        PATIENCE,
     )
     .await;
     let ended = ends(&all(events).await);

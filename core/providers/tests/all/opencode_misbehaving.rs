@@ -46,21 +46,36 @@ fn fake(dir: &TempDir, mode: &str) -> Launch {
     }
 }
 
-fn short() -> OpencodeAdapter {
-    OpencodeAdapter::with_deadlines(Deadlines {
-        handshake: Duration::from_secs(3),
-        first: Duration::from_millis(300),
-        call: Duration::from_secs(2),
-        silent: Duration::from_secs(20),
+/// Patient, but for what a fake never does.
+fn adapter_for(mode: &str) -> OpencodeAdapter {
+    let patient = Deadlines {
+        handshake: PATIENCE,
+        first: Duration::from_secs(2),
+        call: PATIENCE,
+        reconnect: PATIENCE,
         quiet: Duration::from_millis(200),
-        reconnect: Duration::from_secs(1),
         ..Deadlines::default()
+    };
+    OpencodeAdapter::with_deadlines(match mode {
+        "mute" | "silent" => Deadlines {
+            handshake: Duration::from_secs(3),
+            ..patient
+        },
+        "deaf" | "stalls" | "forgets" => Deadlines {
+            call: Duration::from_secs(2),
+            ..patient
+        },
+        "gone" => Deadlines {
+            reconnect: Duration::from_secs(1),
+            ..patient
+        },
+        _ => patient,
     })
 }
 
 async fn start(dir: &TempDir, mode: &str) -> Result<(Arc<dyn AgentRuntime>, Events), StartError> {
     let (sender, events) = mpsc::channel(64);
-    let runtime = short().start(fake(dir, mode), sender).await?;
+    let runtime = adapter_for(mode).start(fake(dir, mode), sender).await?;
     Ok((runtime, events))
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     fuzz::{anything, line, mutate},
     replay::{load_of, names_of},
+    support::assert_cut_short,
 };
 use pilothouse_domain::{
     Answer, ItemContent, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
@@ -182,18 +183,7 @@ fn a_hundred_thousand_requests_are_dismissed_beyond_a_bound_and_each_is_answered
 fn a_command_that_is_cut_short_is_never_taken_for_the_whole_of_it() {
     let mut agent = Agent::new();
     let told = agent.ask(&json!("k"), &format!("{}; rm -rf /", "ls ".repeat(300_000)));
-    let subject = told.iter().find_map(|kind| match kind {
-        ProviderEventKind::RequestOpened { subject, .. } => Some(subject),
-        _ => None,
-    });
-    let subject = subject.expect("it is asked");
-    assert!(subject.incomplete, "a part is shown");
-    assert!(
-        subject
-            .command
-            .as_ref()
-            .is_some_and(|shown| shown.len() <= 256 * 1024)
-    );
+    assert_cut_short(&told);
 }
 
 #[test]

@@ -385,3 +385,19 @@ pub(crate) fn picture(dir: &Path, name: &str, bytes: &[u8]) -> InputFile {
         path,
     }
 }
+
+/// Of a command that is longer than what is shown of one, a part is shown, and it is said that it is a part.
+pub(crate) fn assert_cut_short(told: &[ProviderEventKind]) {
+    let subject = told.iter().find_map(|kind| match kind {
+        ProviderEventKind::RequestOpened { subject, .. } => Some(subject),
+        _ => None,
+    });
+    let subject = subject.expect("it is asked");
+    assert!(subject.incomplete, "a part is shown");
+    assert!(
+        subject
+            .command
+            .as_ref()
+            .is_some_and(|shown| shown.len() <= 256 * 1024)
+    );
+}
