@@ -278,10 +278,16 @@ impl Lane {
     }
 }
 
-/// The first option that has this effect.
+/// The first option that has this effect. opencode has no refusal of one alone.
 pub(crate) fn option(row: &InboxRow, effect: OptionEffect) -> Option<String> {
-    let mut options = row.subject.options.iter();
-    let found = options.find(|option| option.effect == effect)?;
+    let first = |effect| {
+        let mut options = row.subject.options.iter();
+        options.find(|option| option.effect == effect)
+    };
+    let found = match effect {
+        OptionEffect::Deny => first(effect).or_else(|| first(OptionEffect::DenyAll)),
+        effect => first(effect),
+    }?;
     Some(found.id.as_str().to_owned())
 }
 

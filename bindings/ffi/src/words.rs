@@ -182,8 +182,12 @@ pub enum OptionEffect {
     AllowRule,
     /// Refuses; the turn goes on.
     Deny,
+    /// Refuses this and everything else that its conversation waits for; the turn goes on.
+    DenyAll,
     /// Refuses and stops the turn.
     DenyAndStop,
+    /// Refuses by a rule that stays.
+    DenyRule,
     /// Anything else.
     Other,
 }

@@ -133,8 +133,12 @@ pub enum OptionEffect {
     AllowRule,
     /// Refuses; the turn goes on.
     Deny,
+    /// Refuses this and everything else that its conversation waits for; the turn goes on.
+    DenyAll,
     /// Refuses and stops the turn.
     DenyAndStop,
+    /// Refuses by a rule that stays.
+    DenyRule,
     /// Anything else.
     Other,
 }
@@ -143,6 +147,11 @@ impl OptionEffect {
     /// Whether it lets the agent do what it asks for.
     pub fn allows(self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowSession | Self::AllowRule)
+    }
+
+    /// Whether it refuses what is asked for, and leaves no rule behind.
+    pub fn denies(self) -> bool {
+        matches!(self, Self::Deny | Self::DenyAll | Self::DenyAndStop)
     }
 }
 

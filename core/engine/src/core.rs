@@ -420,19 +420,15 @@ fn check(reads: &Reading<'_>, host: HostId, command: &Command) -> Result<(), Sub
 
 /// Whether an answer lets the agent go on: only a clear refusal does not.
 fn allows(request: &pilothouse_domain::RuntimeRequest, answer: &Answer) -> bool {
-    use pilothouse_domain::request::OptionEffect;
     let Answer::Choose { option, .. } = answer else {
         return true;
     };
     let subject: pilothouse_domain::Subject =
         pilothouse_json::from_str(&request.subject).unwrap_or_default();
-    !subject.options.iter().any(|offered| {
-        offered.id == *option
-            && matches!(
-                offered.effect,
-                OptionEffect::Deny | OptionEffect::DenyAndStop
-            )
-    })
+    !subject
+        .options
+        .iter()
+        .any(|offered| offered.id == *option && offered.effect.denies())
 }
 
 fn inbox_row(reads: &Reading<'_>, host: HostId, key: RowKey) -> Option<pilothouse_domain::Row> {

@@ -214,7 +214,10 @@ fn reach(row: &RuntimeRequest, answer: Option<&Answer>) -> Option<Reach> {
         .find(|offered| offered.id == *option)
         .map_or(OptionEffect::Other, |offered| offered.effect);
     match effect {
-        OptionEffect::Deny | OptionEffect::DenyAndStop => None,
+        OptionEffect::Deny
+        | OptionEffect::DenyAll
+        | OptionEffect::DenyAndStop
+        | OptionEffect::DenyRule => None,
         // More rights for a turn, and a plan that is carried out, are more than one thing.
         OptionEffect::AllowOnce => matches!(
             row.kind,

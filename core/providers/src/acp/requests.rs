@@ -403,13 +403,10 @@ fn decisions(params: &Value, quirks: Quirks) -> (Vec<Decision>, bool) {
         let result = json!({"outcome": {"outcome": "selected", "optionId": id}});
         decisions.push(Decision::new(&id, &label, effect, reach, result));
     }
-    let refuses = |decision: &Decision| {
-        matches!(
-            decision.option.effect,
-            OptionEffect::Deny | OptionEffect::DenyAndStop
-        )
-    };
-    if !decisions.iter().any(refuses) {
+    if !decisions
+        .iter()
+        .any(|decision| decision.option.effect.denies())
+    {
         decisions.push(Decision::new(
             CANCELLED,
             "Refuse",
@@ -442,7 +439,7 @@ fn effect(kind: &str, before: &[Decision], quirks: Quirks) -> (OptionEffect, &'s
         ),
         "reject_once" => (OptionEffect::Deny, "this is not done"),
         "reject_always" => (
-            OptionEffect::Deny,
+            OptionEffect::DenyRule,
             "this is not done, now and later: how long, only the agent's own words on it say",
         ),
         _ => (
@@ -520,6 +517,6 @@ pub(super) fn withdrawn(opened: &Opened) -> Value {
 /// Whether a person's answer to a permission refuses it.
 pub(super) fn refuses(opened: &Opened, option: &OptionId) -> bool {
     opened.subject.options.iter().any(|one| {
-        one.id == *option && matches!(one.effect, OptionEffect::Deny | OptionEffect::DenyAndStop)
+        one.id == *option && (one.effect.denies() || one.effect == OptionEffect::DenyRule)
     })
 }

@@ -130,7 +130,7 @@ fn command_decision(word: &Value) -> Decision {
                 "deny" => Decision::new(
                     name,
                     "Always deny this host",
-                    OptionEffect::Deny,
+                    OptionEffect::DenyRule,
                     &format!(
                         "writes a permanent rule: connections to `{host}` are refused without asking, in this and every later session"
                     ),
@@ -285,6 +285,26 @@ mod tests {
             .map(|decision| decision.option.id.as_str())
             .collect();
         assert_eq!(ids, ["accept", "decline", "cancel"]);
+    }
+
+    #[test]
+    fn a_refusal_for_good_is_never_the_plain_one() {
+        let rule = json!({"applyNetworkPolicyAmendment": {"network_policy_amendment": {"host": "a", "action": "deny"}}});
+        let mut decisions = offered(Some(&json!(["accept", rule, "cancel"])));
+        add_decline(&mut decisions);
+        let effects: Vec<_> = decisions
+            .iter()
+            .map(|decision| (decision.option.id.as_str(), decision.option.effect))
+            .collect();
+        assert_eq!(
+            effects,
+            [
+                ("accept", OptionEffect::AllowOnce),
+                ("applyNetworkPolicyAmendment", OptionEffect::DenyRule),
+                ("decline", OptionEffect::Deny),
+                ("cancel", OptionEffect::DenyAndStop),
+            ]
+        );
     }
 
     #[test]

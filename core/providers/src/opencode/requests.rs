@@ -197,8 +197,8 @@ fn decisions(permission: &str, always: &[String]) -> Vec<Decision> {
     }
     let mut go_on = Decision::new(
         REJECT_AND_GO_ON,
-        "Reject, and go on",
-        OptionEffect::Deny,
+        "Reject all, and go on",
+        OptionEffect::DenyAll,
         "refuses this and everything else that this conversation waits for; the model is told and goes on",
         json!({"reply": "reject", "message": GO_ON}),
     );
@@ -206,7 +206,7 @@ fn decisions(permission: &str, always: &[String]) -> Vec<Decision> {
     decisions.push(go_on);
     decisions.push(Decision::new(
         REJECT,
-        "Reject, and stop",
+        "Reject all, and stop",
         OptionEffect::DenyAndStop,
         "refuses this and everything else that this conversation waits for, and ends the turn",
         json!({"reply": "reject"}),

@@ -21,7 +21,7 @@ use crate::rpc::{
 use pilothouse_domain::{
     Answer, NativeId, ProviderEventKind, Subject,
     provider_event::NativePlace,
-    request::{OptionEffect, RequestKind},
+    request::RequestKind,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -238,10 +238,12 @@ impl Codec {
         if let Some(pending) = self.requests.take(request)
             && let Answer::Choose { option, .. } = answer
             && let Some(item) = &pending.opened.item
-            && pending.opened.subject.options.iter().any(|one| {
-                one.id == *option
-                    && matches!(one.effect, OptionEffect::Deny | OptionEffect::DenyAndStop)
-            })
+            && pending
+                .opened
+                .subject
+                .options
+                .iter()
+                .any(|one| one.id == *option && one.effect.denies())
         {
             self.tools.declined(item);
         }

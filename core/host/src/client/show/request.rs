@@ -280,7 +280,14 @@ fn flag(all: &[RequestOption], option: &RequestOption) -> Option<&'static str> {
         OptionEffect::AllowOnce => only(OptionEffect::AllowOnce).then_some("--allow"),
         OptionEffect::AllowSession => only(OptionEffect::AllowSession).then_some("--allow-session"),
         OptionEffect::Deny => only(OptionEffect::Deny).then_some("--deny"),
-        OptionEffect::DenyAndStop | OptionEffect::AllowRule | OptionEffect::Other => None,
+        OptionEffect::DenyAll => {
+            let denies = all.iter().any(|one| one.effect == OptionEffect::Deny);
+            (!denies && only(OptionEffect::DenyAll)).then_some("--deny")
+        }
+        OptionEffect::DenyAndStop
+        | OptionEffect::AllowRule
+        | OptionEffect::DenyRule
+        | OptionEffect::Other => None,
     }
 }
 

@@ -128,7 +128,9 @@ pub(crate) fn effect(effect: OptionEffect) -> &'static str {
         OptionEffect::AllowSession => "allow for the session",
         OptionEffect::AllowRule => "allow by a rule that stays",
         OptionEffect::Deny => "deny",
+        OptionEffect::DenyAll => "deny all that the conversation waits for",
         OptionEffect::DenyAndStop => "deny and stop the turn",
+        OptionEffect::DenyRule => "deny by a rule that stays",
         OptionEffect::Other => "other",
     }
 }

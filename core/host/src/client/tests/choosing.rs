@@ -6,7 +6,7 @@ use crate::client::{
     pick::{pick, short},
     verbs::{Choice, compose},
 };
-use pilothouse_domain::request::{Answer, OptionEffect};
+use pilothouse_domain::request::{Answer, OptionEffect, RequestOption};
 
 fn found<'a>(given: &str, all: &'a [&'a str]) -> Result<&'a str, Failure> {
     pick(
@@ -112,6 +112,25 @@ fn two_options_that_do_the_same_have_to_be_named() {
             .unwrap()
             .contains("a (allow once), b (allow once)")
     );
+}
+
+#[test]
+fn deny_takes_the_one_refusal_that_refuses_the_least_and_never_a_rule() {
+    let rule = option("never", "Never", OptionEffect::DenyRule, "for ever");
+    let all = option("all", "No to all", OptionEffect::DenyAll, "");
+    let no = option("no", "No", OptionEffect::Deny, "");
+    let denied = |options: &[RequestOption]| compose(&Choice::Deny, None, options, &[]);
+    assert!(denied(std::slice::from_ref(&rule)).is_err());
+    for (options, chosen) in [
+        (vec![rule.clone(), all.clone()], "all"),
+        (vec![all.clone(), rule, no.clone()], "no"),
+    ] {
+        assert!(
+            matches!(denied(&options), Ok(Answer::Choose { option, .. }) if option.as_str() == chosen)
+        );
+    }
+    let but = option("but", "No, but", OptionEffect::Deny, "");
+    assert!(denied(&[no, but]).is_err());
 }
 
 #[test]

@@ -229,8 +229,9 @@ fn closed(page: &RequestPage) -> Failure {
 
 fn allows(answer: &Answer, row: &InboxRow) -> bool {
     match answer {
-        Answer::Choose { option, .. } => effect(option.as_str(), row)
-            .is_none_or(|effect| !matches!(effect, OptionEffect::Deny | OptionEffect::DenyAndStop)),
+        Answer::Choose { option, .. } => {
+            effect(option.as_str(), row).is_none_or(|effect| !effect.denies())
+        }
         Answer::Reply { .. } => true,
     }
 }
@@ -253,6 +254,11 @@ fn done(answer: &Answer, row: &InboxRow) -> (String, Tone) {
         Some(OptionEffect::AllowSession) => ("Approved for the session".to_owned(), Tone::Good),
         Some(OptionEffect::AllowRule) => ("Approved by a rule that stays".to_owned(), Tone::Good),
         Some(OptionEffect::Deny) => ("Denied".to_owned(), Tone::Bad),
+        Some(OptionEffect::DenyAll) => (
+            "Denied, with everything else that this conversation waits for".to_owned(),
+            Tone::Bad,
+        ),
+        Some(OptionEffect::DenyRule) => ("Denied by a rule that stays".to_owned(), Tone::Bad),
         Some(OptionEffect::DenyAndStop) => {
             ("Denied, and the turn is stopped".to_owned(), Tone::Bad)
         }

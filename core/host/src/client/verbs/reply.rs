@@ -40,19 +40,21 @@ pub(crate) fn compose(
             .ok_or_else(|| not_offered(&format!("option `{id}`"), options, questions))?,
         Choice::Allow => only(OptionEffect::AllowOnce, options, questions)?,
         Choice::AllowSession => only(OptionEffect::AllowSession, options, questions)?,
-        Choice::Deny => match options
-            .iter()
-            .find(|option| option.effect == OptionEffect::Deny)
-        {
-            Some(option) => option,
-            // Refusing and stopping still refuses; the answer says that it stops the turn.
-            None => only(OptionEffect::DenyAndStop, options, questions)?,
-        },
+        // Refusing more than this, or stopping, still refuses; the answer says which it was. Never a rule.
+        Choice::Deny => only(refusal(options), options, questions)?,
     };
     Ok(Answer::Choose {
         option: option.id.clone(),
         note: note.map(str::to_owned),
     })
+}
+
+/// How this is refused with the least besides.
+fn refusal(options: &[RequestOption]) -> OptionEffect {
+    [OptionEffect::Deny, OptionEffect::DenyAll]
+        .into_iter()
+        .find(|effect| options.iter().any(|option| option.effect == *effect))
+        .unwrap_or(OptionEffect::DenyAndStop)
 }
 
 fn only<'a>(

@@ -41,7 +41,7 @@ internal fun InboxRow.toItem(context: Context): RequestItem {
         subject = if (subject.unreadable) Subject(text = rawSubject, incomplete = true) else subject.shown,
         // A text that is not proven to be what an answer is for may only be refused.
         options = subject.options.map { AnswerOption(it.id, reveal(it.label).text, it.effect.shown, reveal(it.reach).text) }
-            .filter { verified || it.effect == Effect.Deny || it.effect == Effect.DenyAndStop },
+            .filter { verified || it.effect.denies },
         oneTapAllowed = oneTapAllowed && verified,
         defaultToNo = defaultToNo,
         hints = notes,
@@ -112,7 +112,9 @@ private val OptionEffect.shown: Effect
         OptionEffect.ALLOW_SESSION -> Effect.AllowSession
         OptionEffect.ALLOW_RULE -> Effect.AllowRule
         OptionEffect.DENY -> Effect.Deny
+        OptionEffect.DENY_ALL -> Effect.DenyAll
         OptionEffect.DENY_AND_STOP -> Effect.DenyAndStop
+        OptionEffect.DENY_RULE -> Effect.DenyRule
         OptionEffect.OTHER -> Effect.Other
     }
 

@@ -81,7 +81,11 @@ class Notifications(private val context: Context, private val newNonce: () -> St
             builder.addAction(decision(R.string.approve, item, it, nonce).setAuthenticationRequired(true).build())
         }
         item.denial()?.let {
-            val label = if (it.effect == Effect.DenyAndStop) R.string.deny_and_stop else R.string.deny
+            val label = when (it.effect) {
+                Effect.DenyAll -> R.string.deny_all
+                Effect.DenyAndStop -> R.string.deny_and_stop
+                else -> R.string.deny
+            }
             builder.addAction(decision(label, item, it, nonce).build())
         }
         builder.addAction(Notification.Action.Builder(icon(), context.getString(R.string.review), review(item.key)).build())
@@ -98,7 +102,7 @@ class Notifications(private val context: Context, private val newNonce: () -> St
         if (item.kind == RequestKind.Unknown) {
             context.getString(R.string.cannot_show, item.host)
         } else {
-            listOfNotNull(item.subject.revealed().text, item.subject.revealedCwd()?.let { context.getString(R.string.in_folder, it.text) }).joinToString("\n")
+            listOfNotNull(item.subject.revealed.text, item.subject.revealedCwd?.let { context.getString(R.string.in_folder, it.text) }).joinToString("\n")
         }
 
     private fun builder(kind: RequestKind?, hostId: String, host: String?): Notification.Builder {

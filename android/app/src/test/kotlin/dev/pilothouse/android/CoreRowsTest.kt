@@ -71,7 +71,7 @@ class CoreRowsTest {
     @Test fun what_this_version_cannot_read_in_full_is_shown_as_it_came_and_never_one_tap() {
         val item = row(subject(unreadable = true)).toItem(context)
         assertEquals(ShownKind.Unknown, item.kind)
-        assertEquals("""{"command":"cargo publish"}""", item.subject.revealed().text)
+        assertEquals("""{"command":"cargo publish"}""", item.subject.revealed.text)
         assertNull(item.quickApproval())
     }
 

@@ -1,5 +1,8 @@
 package dev.pilothouse.android.ui
 
+import androidx.compose.runtime.getValue
+import androidx.compose.runtime.mutableStateOf
+import androidx.compose.runtime.setValue
 import androidx.compose.ui.ImageComposeScene
 import androidx.compose.ui.test.ComposeUiTest
 import androidx.compose.ui.test.ExperimentalTestApi
@@ -45,6 +48,36 @@ class InboxScreenTest {
         onNodeWithTag("deny-r2").performClick()
         onNodeWithTag("approve-r1").performClick()
         runOnIdle { assertEquals(listOf<InboxEvent>(answer(second, "no"), answer(first, "yes")), events) }
+    }
+
+    @Test fun a_tap_right_after_the_card_above_went_is_not_taken_for_the_one_that_moved_up() = runComposeUiTest {
+        val (first, second) = listOf(request("r1"), request("r2", "git push"))
+        var shown by mutableStateOf(listOf(first, second))
+        setContent { InboxScreen(InboxState(shown, NOW), events::add) }
+        mainClock.autoAdvance = false
+        shown = listOf(second)
+        mainClock.advanceTimeByFrame()
+        mainClock.advanceTimeByFrame()
+        onNodeWithTag("approve-r2").performClick()
+        onNodeWithTag("deny-r2").performClick()
+        assertEquals(emptyList<InboxEvent>(), events)
+        mainClock.advanceTimeBy(1000)
+        onNodeWithTag("approve-r2").performClick()
+        mainClock.advanceTimeByFrame()
+        assertEquals(listOf<InboxEvent>(answer(second, "yes")), events)
+        // What comes below moves nothing.
+        shown = listOf(second, first)
+        mainClock.advanceTimeByFrame()
+        mainClock.advanceTimeByFrame()
+        onNodeWithTag("deny-r2").performClick()
+        mainClock.advanceTimeByFrame()
+        assertEquals(2, events.size)
+    }
+
+    @Test fun case_08_a_text_far_longer_than_the_card_is_reviewed_however_its_head_looks() = runComposeUiTest {
+        show(request("r1", "ls" + "\u200a".repeat(200_000) + "; rm -rf ~"), request("r2", "\u4e00".repeat(200_000)))
+        onNodeWithTag("approve-r1").assertDoesNotExist()
+        onNodeWithTag("approve-r2").assertDoesNotExist()
     }
 
     @Test fun case_08_a_text_that_does_not_fit_the_card_is_reviewed_not_approved() = runComposeUiTest {

@@ -42,6 +42,15 @@ class RevealedTest {
         assertTrue("indentation is no padding", reveal("if true; then\n            echo ok\nfi").plain)
     }
 
+    /** Milliseconds take the place of hours where the text is read anew for each of its letters. */
+    @Test(timeout = 60_000) fun case_08_half_a_megabyte_without_a_blank_does_not_hold_up_the_screen() {
+        for (letters in listOf("\u4e00", "\u0430", "\u200b", "a\u0430", " \t")) {
+            val text = letters.repeat(512 * 1024 / letters.length)
+            val shown = reveal(text)
+            assertEquals(letters, shown.marked == 0, shown.text == text)
+        }
+    }
+
     @Test fun one_tap_stands_only_for_allowing_once_what_the_host_lets_pass() {
         val item = request("r1")
         assertEquals("yes", item.quickApproval()?.id)
@@ -59,7 +68,7 @@ class RevealedTest {
 
     @Test fun everything_that_an_approval_would_allow_is_in_the_text() {
         val subject = Subject("make", reach = listOf("/etc/hosts"), changes = listOf(Change("src/lib.rs", "-a\n+b\n")), text = "the plan")
-        assertEquals("make\n/etc/hosts\nsrc/lib.rs\n-a\n+b\nthe plan", subject.revealed().text)
+        assertEquals("make\n/etc/hosts\nsrc/lib.rs\n-a\n+b\nthe plan", subject.revealed.text)
     }
 
     @Test fun deny_lets_the_turn_go_on_where_the_agent_can() {
@@ -68,6 +77,10 @@ class RevealedTest {
         assertEquals("no", item.copy(options = listOf(stop) + item.options).denial()?.id)
         assertEquals("stop", item.copy(options = listOf(stop)).denial()?.id)
         assertNull(item.copy(options = emptyList()).denial())
+        val all = AnswerOption("all", "No to all", Effect.DenyAll)
+        assertEquals("all", item.copy(options = listOf(stop, all)).denial()?.id)
+        assertNull("of two, a person chooses", item.copy(options = item.options + AnswerOption("other", "No, but", Effect.Deny)).denial())
+        assertNull("a rule is more than no", item.copy(options = listOf(AnswerOption("rule", "Never", Effect.DenyRule))).denial())
         assertNotNull(item.denial())
     }
 }

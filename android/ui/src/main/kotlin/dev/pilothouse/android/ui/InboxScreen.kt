@@ -21,6 +21,9 @@ import androidx.compose.material3.TopAppBar
 import androidx.compose.material3.darkColorScheme
 import androidx.compose.material3.lightColorScheme
 import androidx.compose.runtime.Composable
+import androidx.compose.runtime.LaunchedEffect
+import androidx.compose.runtime.SideEffect
+import androidx.compose.runtime.State
 import androidx.compose.runtime.getValue
 import androidx.compose.runtime.mutableStateOf
 import androidx.compose.runtime.remember
@@ -34,15 +37,39 @@ import androidx.compose.ui.semantics.liveRegion
 import androidx.compose.ui.semantics.semantics
 import androidx.compose.ui.text.style.TextOverflow
 import androidx.compose.ui.unit.dp
+import kotlinx.coroutines.delay
 
 /** The first screen: what waits for its person on any host, or the one request that is being reviewed. */
 @Composable
 fun InboxScreen(state: InboxState, onEvent: (InboxEvent) -> Unit) {
     MaterialTheme(if (isSystemInDarkTheme()) darkColorScheme() else lightColorScheme()) {
         val reviewed = state.requests.firstOrNull { it.id == state.reviewing }
-        if (reviewed != null) ReviewScreen(reviewed, state.nowMs, onEvent) else WaitingList(state, onEvent)
+        val steady by steady(listOf(reviewed?.id.orEmpty()) + state.requests.map { it.id })
+        val careful: (InboxEvent) -> Unit = { if (it !is InboxEvent.Answer || steady) onEvent(it) }
+        if (reviewed != null) ReviewScreen(reviewed, state.nowMs, careful) else WaitingList(state, careful)
     }
 }
+
+/**
+ * False for a moment after something has moved to another place, as when the request above was answered elsewhere: the
+ * finger that comes down was meant for what was there before. [places] names what is shown, from the top.
+ */
+@Composable
+private fun steady(places: List<String>): State<Boolean> {
+    val shown = remember { Places(places) }
+    val steady = remember(places) { mutableStateOf(places.take(shown.names.size) == shown.names) }
+    SideEffect { shown.names = places }
+    LaunchedEffect(steady) {
+        delay(SETTLING_MS)
+        steady.value = true
+    }
+    return steady
+}
+
+private class Places(var names: List<String>)
+
+/** Longer than it takes from deciding on a tap to its end. */
+private const val SETTLING_MS = 600L
 
 @OptIn(ExperimentalMaterial3Api::class)
 @Composable
@@ -84,12 +111,14 @@ private fun RequestCard(item: RequestItem, nowMs: Long, onEvent: (InboxEvent) ->
     Card(Modifier.fillMaxWidth().testTag("request-${item.key.request}")) {
         Column(Modifier.padding(16.dp), verticalArrangement = Arrangement.spacedBy(8.dp)) {
             RequestHeading(item, nowMs)
-            val text = item.subject.revealed().text
-            if (text.isNotEmpty()) {
-                Verbatim(text, maxLines = COLLAPSED_LINES, overflow = TextOverflow.Ellipsis, onTextLayout = { complete = !it.hasVisualOverflow })
+            val text = item.subject.revealed.text
+            // No more is laid out than can be seen: the rest may be half a megabyte.
+            val shown = text.take(COLLAPSED_CHARACTERS)
+            if (shown.isNotEmpty()) {
+                Verbatim(shown, maxLines = COLLAPSED_LINES, overflow = TextOverflow.Ellipsis, onTextLayout = { complete = shown.length == text.length && !it.hasVisualOverflow })
                 if (!complete) Text("The text goes on.", style = MaterialTheme.typography.bodySmall)
             }
-            item.subject.revealedCwd()?.let { Verbatim("in ${it.text}", style = MaterialTheme.typography.bodySmall) }
+            item.subject.revealedCwd?.let { Verbatim("in ${it.text}", style = MaterialTheme.typography.bodySmall) }
             RequestStatus(item)
             if (item.progress == Progress.Waiting) CardButtons(item, item.quickApproval()?.takeIf { complete }, onEvent)
         }
@@ -97,6 +126,9 @@ private fun RequestCard(item: RequestItem, nowMs: Long, onEvent: (InboxEvent) ->
 }
 
 private const val COLLAPSED_LINES = 6
+
+/** More than any screen shows in as many lines. */
+private const val COLLAPSED_CHARACTERS = 4096
 
 @Composable
 private fun CardButtons(item: RequestItem, approval: AnswerOption?, onEvent: (InboxEvent) -> Unit) = ApartRow(

@@ -76,13 +76,10 @@ data class Subject(
     /** The agent sent only a part of what it asks for. */
     val incomplete: Boolean = false,
 ) {
-    /** Everything that an approval would allow, as one text with nothing in it hidden. */
-    fun revealed(): Revealed {
-        val parts = listOfNotNull(command) + reach + changes.map { "${it.path}\n${it.diff}".trimEnd() } + listOfNotNull(text)
-        return reveal(parts.joinToString("\n"))
-    }
+    /** Everything that an approval would allow, as one text with nothing in it hidden. Made once, by whoever makes this. */
+    val revealed: Revealed = reveal((listOfNotNull(command) + reach + changes.map { "${it.path}\n${it.diff}".trimEnd() } + listOfNotNull(text)).joinToString("\n"))
 
-    fun revealedCwd(): Revealed? = cwd?.let(::reveal)
+    val revealedCwd: Revealed? = cwd?.let(::reveal)
 }
 
 /** What becomes of one file. */
@@ -92,23 +89,29 @@ data class Change(val path: String, val diff: String)
 data class AnswerOption(val id: String, val label: String, val effect: Effect, val reach: String = "")
 
 enum class Effect {
-    AllowOnce, AllowSession, AllowRule, Deny, DenyAndStop, Other;
+    AllowOnce, AllowSession, AllowRule, Deny, DenyAll, DenyAndStop, DenyRule, Other;
 
     val allows: Boolean get() = this == AllowOnce || this == AllowSession || this == AllowRule
+
+    /** Refuses, and leaves no rule behind. */
+    val denies: Boolean get() = this == Deny || this == DenyAll || this == DenyAndStop
 }
 
 /** The option that one tap on Approve stands for, or null where the request has to be opened and read first. */
 fun RequestItem.quickApproval(): AnswerOption? {
     val judgedByReading = kind == RequestKind.Question || kind == RequestKind.Plan || kind == RequestKind.SignIn || kind == RequestKind.Unknown
     if (judgedByReading || !oneTapAllowed || defaultToNo || subject.incomplete) return null
-    val shown = subject.revealed()
-    if (shown.text.isBlank() || !shown.plain || subject.revealedCwd()?.plain == false) return null
+    val shown = subject.revealed
+    if (shown.text.isBlank() || !shown.plain || subject.revealedCwd?.plain == false) return null
     return options.firstOrNull { it.effect == Effect.AllowOnce }
 }
 
-/** The option that Deny stands for: the one that lets the turn go on, if the agent has it. */
-fun RequestItem.denial(): AnswerOption? =
-    options.firstOrNull { it.effect == Effect.Deny } ?: options.firstOrNull { it.effect == Effect.DenyAndStop }
+/**
+ * The option that Deny stands for: the one that refuses the least besides. None where the agent has several of that kind,
+ * of which a person has to choose.
+ */
+fun RequestItem.denial(): AnswerOption? = listOf(Effect.Deny, Effect.DenyAll, Effect.DenyAndStop)
+    .map { effect -> options.filter { it.effect == effect } }.firstOrNull { it.isNotEmpty() }?.singleOrNull()
 
 sealed interface InboxEvent {
     data class Review(val id: String) : InboxEvent

@@ -57,7 +57,13 @@ internal fun ApartRow(start: @Composable () -> Unit, end: @Composable () -> Unit
 @Composable
 internal fun DenyButton(item: RequestItem, option: AnswerOption, onEvent: (InboxEvent) -> Unit) =
     OutlinedButton({ onEvent(InboxEvent.Answer(item.key, item.contentHash, option)) }, Modifier.testTag("deny-${item.key.request}")) {
-        Text(if (option.effect == Effect.DenyAndStop) "Deny and stop" else "Deny")
+        Text(
+            when (option.effect) {
+                Effect.DenyAll -> "Deny all of this chat"
+                Effect.DenyAndStop -> "Deny and stop"
+                else -> "Deny"
+            },
+        )
     }
 
 @Composable

@@ -12,22 +12,33 @@ data class Revealed(
     val plain: Boolean,
 )
 
-/** Marks hidden characters and letters that pass for others, and tells whether any of it takes a second look. */
+/**
+ * Marks hidden characters and letters that pass for others, and tells whether any of it takes a second look. Reads each
+ * character a fixed number of times: what an agent sends may be half a megabyte without a blank.
+ */
 fun reveal(raw: String): Revealed {
     val shown = StringBuilder(raw.length)
     var marked = 0
     var foreign = false
-    var at = 0
-    while (at < raw.length) {
-        val point = raw.codePointAt(at)
-        if (hides(point) || isLookAlike(raw, at, point)) {
-            shown.append("⟨U+").append("%04X".format(point)).append("⟩")
-            marked++
-        } else {
-            shown.appendCodePoint(point)
-            foreign = foreign || isForeignLetter(point)
+    var from = 0
+    while (from < raw.length) {
+        val word = !endsWord(raw[from])
+        val to = if (word) wordEnd(raw, from) else from + 1
+        val latin = word && hasLatinLetter(raw, from, to)
+        var at = from
+        while (at < to) {
+            val point = raw.codePointAt(at)
+            val letter = isForeignLetter(point)
+            if (hides(point) || point in FULL_WIDTH || letter && latin) {
+                shown.append("⟨U+").append(point.toString(16).uppercase().padStart(4, '0')).append('⟩')
+                marked++
+            } else {
+                shown.appendCodePoint(point)
+                foreign = foreign || letter
+            }
+            at += Character.charCount(point)
         }
-        at += Character.charCount(point)
+        from = at
     }
     return Revealed(shown.toString(), marked, plain = marked == 0 && !foreign && !isPadded(raw))
 }
@@ -44,15 +55,26 @@ private fun hides(point: Int): Boolean = when (Character.getType(point).toByte()
 
 private val FILLERS = setOf(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
 
-/** A letter of another script inside a word with Latin letters, or a full-width form of an ASCII character. */
-private fun isLookAlike(text: String, at: Int, point: Int): Boolean =
-    point in 0xFF01..0xFF5E || isForeignLetter(point) && wordAround(text, at).codePoints().anyMatch(::isLatinLetter)
+/** Full-width forms of ASCII characters. */
+private val FULL_WIDTH = 0xFF01..0xFF5E
 
-private fun wordAround(text: String, at: Int): String {
-    val ends = { c: Char -> c.isWhitespace() || c in "/'\"=:;|&()" }
-    val from = text.substring(0, at).indexOfLast(ends) + 1
-    val to = (at until text.length).firstOrNull { ends(text[it]) } ?: text.length
-    return text.substring(from, to)
+private fun endsWord(char: Char): Boolean = char.isWhitespace() || char in "/'\"=:;|&()"
+
+private fun wordEnd(text: String, from: Int): Int {
+    var at = from
+    while (at < text.length && !endsWord(text[at])) at++
+    return at
+}
+
+/** A word with a Latin letter in it: letters of other scripts beside it pass for its own. */
+private fun hasLatinLetter(text: String, from: Int, to: Int): Boolean {
+    var at = from
+    while (at < to) {
+        val point = text.codePointAt(at)
+        if (isLatinLetter(point)) return true
+        at += Character.charCount(point)
+    }
+    return false
 }
 
 private fun isLatinLetter(point: Int) = Character.isLetter(point) && Character.UnicodeScript.of(point) == Character.UnicodeScript.LATIN

@@ -62,13 +62,13 @@ fun ReviewScreen(item: RequestItem, nowMs: Long, onEvent: (InboxEvent) -> Unit) 
 @Composable
 private fun WholeSubject(item: RequestItem) {
     val subject = item.subject
-    val shown = subject.revealed()
-    val marked = shown.marked + (subject.revealedCwd()?.marked ?: 0)
+    val shown = subject.revealed
+    val marked = shown.marked + (subject.revealedCwd?.marked ?: 0)
     if (marked > 0) Text("Contains characters that are hidden or look like others ($marked), shown as ⟨U+…⟩.", color = MaterialTheme.colorScheme.error)
     if (subject.incomplete) Text("The agent sent only a part of it.", color = MaterialTheme.colorScheme.error)
     item.hints.forEach { Text(it, color = MaterialTheme.colorScheme.error) }
     Verbatim(shown.text)
-    subject.revealedCwd()?.let { Verbatim("in ${it.text}", style = MaterialTheme.typography.bodySmall) }
+    subject.revealedCwd?.let { Verbatim("in ${it.text}", style = MaterialTheme.typography.bodySmall) }
     subject.reason?.let { Text("The agent says: “${reveal(it).text}”", style = MaterialTheme.typography.bodyMedium) }
     if (item.kind == RequestKind.Unknown) Text("${item.host} waits for something that this app cannot show. Answer it there.")
 }
@@ -83,13 +83,16 @@ private fun Answers(item: RequestItem, readToTheEnd: Boolean, onEvent: (InboxEve
         OutlinedButton(
             { onEvent(InboxEvent.Answer(item.key, item.contentHash, option)) },
             Modifier.fillMaxWidth().testTag("option-${option.id}"),
-            enabled = readToTheEnd || option.effect == Effect.Deny || option.effect == Effect.DenyAndStop,
+            enabled = readToTheEnd || option.effect.denies,
         ) {
             Column(Modifier.fillMaxWidth()) {
                 Text(option.label)
                 if (option.reach.isNotEmpty()) Text(option.reach, style = MaterialTheme.typography.bodySmall)
             }
         }
+    }
+    for (option in listOfNotNull(deny, approve)) {
+        if (option.reach.isNotEmpty()) Text("${if (option == deny) "Deny" else "Approve"}: ${option.reach}", style = MaterialTheme.typography.bodySmall)
     }
     ApartRow(
         start = { deny?.let { DenyButton(item, it, onEvent) } },
