@@ -1,6 +1,6 @@
 //! A real agent that speaks ACP (copilot), end to end: host, device, TLS, and the agent's own conversation on disk.
 
-use crate::stories::{conversation, says};
+use crate::stories::{conversation, option, runs_bash, says};
 use pilothouse_domain::{
     Mode, Refusal, RequestId, RequestStatus, RunStatus, ThreadId,
     refusal::ClosedAs,
@@ -8,18 +8,10 @@ use pilothouse_domain::{
 };
 use pilothouse_engine::{InboxRow, RowContent, TimelineRow};
 use pilothouse_tests::{Device, Setup, World, process};
-use serde_json::{Value, json};
+use serde_json::json;
 
 fn world() -> World {
     Setup::new().copilot().start()
-}
-
-/// A script that runs one command by copilot's own tool and then says a word.
-fn runs(command: &str) -> Value {
-    json!([
-        {"text": "I will run it.", "tools": [{"name": "bash", "args": {"command": command, "description": "try it"}}]},
-        {"text": "After it."},
-    ])
 }
 
 fn asked_to_run(
@@ -40,21 +32,10 @@ fn asked_again(
     script: &str,
     command: &str,
 ) -> InboxRow {
-    world.model.script(script, &runs(command));
+    world.model.script(script, &runs_bash(command));
     let sent = device.say(thread, &format!("go [[script:{script}]] [[id:{script}]]"));
     device.accepted(&sent);
     device.asked(thread)
-}
-
-/// The id of the option that has this effect.
-fn option(row: &InboxRow, effect: OptionEffect) -> String {
-    let found = row
-        .subject
-        .options
-        .iter()
-        .find(|option| option.effect == effect);
-    let found = found.unwrap_or_else(|| panic!("{effect:?} is offered: {row:#?}"));
-    found.id.as_str().to_owned()
 }
 
 #[test]

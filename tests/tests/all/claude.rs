@@ -1,6 +1,6 @@
 //! Real Claude Code, end to end: host, device, TLS, and the agent's own conversation on disk.
 
-use crate::stories::{conversation, says};
+use crate::stories::{conversation, option, says};
 use pilothouse_domain::{
     Mode, Refusal, RequestStatus, RunStatus, ThreadId,
     refusal::ClosedAs,
@@ -33,17 +33,6 @@ fn asked_to_run(
     let sent = device.say(thread, &format!("go [[script:{script}]] [[id:{script}]]"));
     device.accepted(&sent);
     device.asked(thread)
-}
-
-/// The id of the first option that has this effect.
-fn option(row: &InboxRow, effect: OptionEffect) -> String {
-    let found = row
-        .subject
-        .options
-        .iter()
-        .find(|option| option.effect == effect);
-    let found = found.unwrap_or_else(|| panic!("{effect:?} is offered: {row:#?}"));
-    found.id.as_str().to_owned()
 }
 
 #[test]

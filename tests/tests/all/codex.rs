@@ -1,11 +1,10 @@
 //! Real codex as its own server, end to end: a process that outlives its host, with what it asks and what it does.
 
-use crate::stories::{asked_to_run, patches, says};
+use crate::stories::{asked_to_run, confirmed, patches, says};
 use pilothouse_domain::{
-    CommandBody, Mode, RequestStatus, RunStatus, ThreadId, event::HoldReason,
-    request::AnswerDelivery, request::RequestKind,
+    CommandBody, Mode, RequestStatus, RunStatus, ThreadId, event::HoldReason, request::RequestKind,
 };
-use pilothouse_engine::{InboxRow, Ticket};
+use pilothouse_engine::Ticket;
 use pilothouse_tests::{Device, Setup, World, cli::Cli, device::ids, until};
 use serde_json::json;
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
@@ -20,16 +19,6 @@ fn next_life(world: &mut World, device: &Device) {
     world.host.restart();
     device.network_changes();
     device.synchronised();
-}
-
-fn confirmed(device: &Device, thread: ThreadId, row: &InboxRow) {
-    device.status(thread, row.request, |status| match status {
-        RequestStatus::Answered {
-            delivery: AnswerDelivery::Confirmed,
-            ..
-        } => Some(()),
-        _ => None,
-    });
 }
 
 #[test]
@@ -54,7 +43,7 @@ fn an_approval_asked_by_codex_is_answered_after_the_host_was_killed_and_the_comm
     }
     assert_eq!(world.text_of("outlives.txt"), None);
     tablet.accepted(&tablet.choose(&row, "accept"));
-    confirmed(&phone, thread, &row);
+    confirmed(&phone, thread, row.request);
     phone.completed(thread, 1);
     assert_eq!(world.text_of("outlives.txt").as_deref(), Some("outlives\n"));
     assert_eq!(world.host.outliving(), before, "nothing else was started");
@@ -164,7 +153,7 @@ fn case_38_what_a_subagent_asks_is_answered_after_the_host_was_killed() {
     assert_eq!(ids(&device.seen().inbox), [row.request]);
     // At once: what it is given before its agent was taken up waits for that.
     device.accepted(&device.choose(&row, "accept"));
-    confirmed(&device, thread, &row);
+    confirmed(&device, thread, row.request);
     device.completed(thread, 1);
     assert_eq!(world.text_of("kid.txt").as_deref(), Some("kid\n"));
     let words = format!("{:?}", device.whole(thread));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const PASSWORD: &str = OpencodeElsewhere::PASSWORD;
 /// As the thread itself advises.
-const ADVISED: (&str, &str) = (
+pub(crate) const ADVISED: (&str, &str) = (
     "OPENCODE_PERMISSION",
     r#"{"*":"ask","read":"allow","glob":"allow","grep":"allow","list":"allow"}"#,
 );

@@ -1,13 +1,9 @@
 //! Conversations that agents have by themselves, end to end: begun by one host, listed by another that knows nothing of them,
 //! and made threads of, once.
 
-use crate::stories::conversation;
-use pilothouse_domain::{
-    AgentName, CommandBody, ConversationKey, Mode, Refusal, WorkspaceId,
-    provider::NativeConversation, thread::Selection,
-};
-use pilothouse_engine::{Page, Query, Ticket};
-use pilothouse_tests::{Cli, Device, Setup, World, places};
+use crate::stories::{conversation, import, listed};
+use pilothouse_domain::{ConversationKey, Mode, Refusal};
+use pilothouse_tests::{Cli, Setup, World, places};
 use serde_json::json;
 use std::{
     fs,
@@ -15,49 +11,6 @@ use std::{
     process::{Command, Stdio},
     time::SystemTime,
 };
-
-/// What an agent has in the workspace, all pages.
-fn listed(world: &World, device: &Device, agent: &str) -> Vec<NativeConversation> {
-    let mut all = Vec::new();
-    let mut after = None;
-    loop {
-        let page = device.core().query(Query::Conversations {
-            host: world.host.id(),
-            agent: AgentName::from(agent),
-            workspace: WorkspaceId::from("demo"),
-            after: after.take(),
-        });
-        let Ok(Page::Conversations {
-            conversations,
-            next,
-        }) = page
-        else {
-            panic!("{page:?}")
-        };
-        all.extend(conversations);
-        after = next;
-        if after.is_none() {
-            return all;
-        }
-    }
-}
-
-fn import(device: &Device, agent: &str, conversation: ConversationKey) -> Ticket {
-    let selection = Selection {
-        agent: agent.into(),
-        model: None,
-        effort: None,
-        mode: Mode::Ask,
-        sandbox: None,
-    };
-    let body = CommandBody::ThreadImport {
-        title: "taken over".to_owned(),
-        workspace: "demo".into(),
-        selection,
-        conversation,
-    };
-    device.submit(None, body)
-}
 
 fn listed_and_imported(mut world: World, agent: &str, desk: Desk) {
     world.model.script("say", &json!([{"text": "Said."}]));
@@ -70,13 +23,13 @@ fn listed_and_imported(mut world: World, agent: &str, desk: Desk) {
         device.completed(mine, ordinal);
     }
     let known = device.wait("the conversation in the list", |_| {
-        let found = listed(&world, &device, agent);
+        let found = listed(&device, "demo", agent);
         found.into_iter().find(|one| one.thread == Some(mine))
     });
-    let again = device.refused(&import(&device, agent, known.key));
+    let again = device.refused(&import(&device, "demo", agent, known.key));
     assert_eq!(again, Refusal::AlreadyHere { thread: mine });
     let unknown = ConversationKey::from_bytes([7; 16]);
-    let refused = device.refused(&import(&device, agent, unknown));
+    let refused = device.refused(&import(&device, "demo", agent, unknown));
     assert_eq!(
         refused,
         Refusal::UnknownConversation {
@@ -99,10 +52,10 @@ fn listed_and_imported(mut world: World, agent: &str, desk: Desk) {
         "{words}"
     );
     let device = world.device("tablet");
-    let found = listed(&world, &device, agent);
+    let found = listed(&device, "demo", agent);
     let found = found.into_iter().find(|one| one.key == known.key).unwrap();
     assert_eq!(found.thread, None);
-    let ticket = import(&device, agent, found.key);
+    let ticket = import(&device, "demo", agent, found.key);
     device.accepted(&ticket);
     let thread = ticket.thread();
     device.watch(thread);
@@ -124,7 +77,7 @@ fn listed_and_imported(mut world: World, agent: &str, desk: Desk) {
         assert_eq!(world.model.mark(mark).first_steps, 1, "{mark}");
     }
     assert_eq!(world.model.mark("one").requests, 3);
-    let second = device.refused(&import(&device, agent, found.key));
+    let second = device.refused(&import(&device, "demo", agent, found.key));
     assert_eq!(second, Refusal::AlreadyHere { thread });
     device.same_as(&world.host, thread);
     // Somebody goes on with it at the desk, while no agent of the host has it loaded.

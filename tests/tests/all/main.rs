@@ -32,6 +32,7 @@ mod sign_in;
 mod stops;
 mod stories;
 mod streaming;
+mod two_clients;
 mod two_devices;
 mod unasked;
 mod whole;

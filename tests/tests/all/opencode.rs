@@ -1,22 +1,14 @@
 //! Real opencode by its own interface, end to end: host, device, TLS, and a process that outlives its host.
 
-use crate::stories::says;
-use pilothouse_domain::{Mode, RequestStatus, RunStatus, ThreadId, request::AnswerDelivery};
+use crate::stories::{confirmed, runs_bash, says};
+use pilothouse_domain::{Mode, RequestStatus, RunStatus, ThreadId};
 use pilothouse_engine::InboxRow;
 use pilothouse_tests::{Device, Setup, World, device::ids, process, until};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::Command;
 
 fn world() -> World {
     Setup::new().opencode().start()
-}
-
-/// A script that runs one command by opencode's own tool and then says a word.
-fn runs(command: &str) -> Value {
-    json!([
-        {"text": "I will run it.", "tools": [{"name": "bash", "args": {"command": command, "description": "try it"}}]},
-        {"text": "After it."},
-    ])
 }
 
 fn asked_to_run(
@@ -26,7 +18,7 @@ fn asked_to_run(
     command: &str,
 ) -> (ThreadId, InboxRow) {
     let thread = device.new_thread("opencode", Mode::Ask);
-    world.model.script(script, &runs(command));
+    world.model.script(script, &runs_bash(command));
     device.accepted(&device.say(thread, &format!("go [[script:{script}]] [[id:{script}]]")));
     (thread, device.asked(thread))
 }
@@ -54,13 +46,7 @@ fn a_permission_asked_of_opencode_is_answered_after_the_host_was_killed_and_the_
     assert_eq!(world.text_of("outlives.txt"), None);
 
     phone.accepted(&phone.choose(&row, "once"));
-    phone.status(thread, row.request, |status| match status {
-        RequestStatus::Answered {
-            delivery: AnswerDelivery::Confirmed,
-            ..
-        } => Some(()),
-        _ => None,
-    });
+    confirmed(&phone, thread, row.request);
     phone.completed(thread, 1);
     assert_eq!(world.text_of("outlives.txt").as_deref(), Some("outlives\n"));
     assert_eq!(world.host.outliving(), before, "nothing else was started");
@@ -142,7 +128,7 @@ fn case_38_a_permission_asked_by_a_subagent_is_answered_after_the_host_was_kille
     let mut world = world();
     let phone = world.device("phone");
     let thread = phone.new_thread("opencode", Mode::Ask);
-    world.model.script("kid", &runs("echo kid >> kid.txt"));
+    world.model.script("kid", &runs_bash("echo kid >> kid.txt"));
     let task = json!({"name": "task", "args": {
         "description": "kid task", "prompt": "do it [[script:kid]]", "subagent_type": "general"
     }});

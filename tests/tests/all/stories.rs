@@ -1,7 +1,12 @@
 //! What the model is told to do, and what a person sees of it.
 
-use pilothouse_domain::{Mode, ThreadId};
-use pilothouse_engine::{InboxRow, RowContent};
+use pilothouse_domain::{
+    AgentName, CommandBody, ConversationKey, Mode, RequestId, RequestStatus, ThreadId, WorkspaceId,
+    provider::NativeConversation,
+    request::{AnswerDelivery, OptionEffect},
+    thread::Selection,
+};
+use pilothouse_engine::{InboxRow, Page, Query, RowContent, Ticket};
 use pilothouse_tests::{Device, World};
 use serde_json::{Value, json};
 
@@ -9,6 +14,14 @@ use serde_json::{Value, json};
 pub(crate) fn runs(command: &str) -> Value {
     json!([
         {"text": "I will run it.", "tools": [{"name": "exec_command", "args": {"cmd": command}}]},
+        {"text": "After it."},
+    ])
+}
+
+/// The same with the tool as opencode and several others call it.
+pub(crate) fn runs_bash(command: &str) -> Value {
+    json!([
+        {"text": "I will run it.", "tools": [{"name": "bash", "args": {"command": command, "description": "try it"}}]},
         {"text": "After it."},
     ])
 }
@@ -59,4 +72,72 @@ pub(crate) fn conversation(device: &Device, thread: ThreadId) -> Vec<String> {
         .filter(|row| said(&row.content))
         .map(|row| row.text.text)
         .collect()
+}
+
+/// The conversations that an agent has in a workspace, all pages.
+pub(crate) fn listed(device: &Device, workspace: &str, agent: &str) -> Vec<NativeConversation> {
+    let mut all = Vec::new();
+    let mut after = None;
+    loop {
+        let page = device.core().query(Query::Conversations {
+            host: device.host(),
+            agent: AgentName::from(agent),
+            workspace: WorkspaceId::from(workspace),
+            after: after.take(),
+        });
+        let Ok(Page::Conversations {
+            conversations,
+            next,
+        }) = page
+        else {
+            panic!("{page:?}")
+        };
+        all.extend(conversations);
+        after = next;
+        if after.is_none() {
+            return all;
+        }
+    }
+}
+
+/// Makes a thread of a conversation that an agent has in a workspace.
+pub(crate) fn import(
+    device: &Device,
+    workspace: &str,
+    agent: &str,
+    conversation: ConversationKey,
+) -> Ticket {
+    let selection = Selection {
+        agent: agent.into(),
+        model: None,
+        effort: None,
+        mode: Mode::Ask,
+        sandbox: None,
+    };
+    let body = CommandBody::ThreadImport {
+        title: "taken over".to_owned(),
+        workspace: workspace.into(),
+        selection,
+        conversation,
+    };
+    device.submit(None, body)
+}
+
+/// Waits until the agent has confirmed an answer.
+pub(crate) fn confirmed(device: &Device, thread: ThreadId, request: RequestId) {
+    device.status(thread, request, |status| match status {
+        RequestStatus::Answered {
+            delivery: AnswerDelivery::Confirmed,
+            ..
+        } => Some(()),
+        _ => None,
+    });
+}
+
+/// The id of the first option that has this effect.
+pub(crate) fn option(row: &InboxRow, effect: OptionEffect) -> String {
+    let mut options = row.subject.options.iter();
+    let found = options.find(|option| option.effect == effect);
+    let found = found.unwrap_or_else(|| panic!("{effect:?} is offered: {row:#?}"));
+    found.id.as_str().to_owned()
 }

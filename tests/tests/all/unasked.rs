@@ -1,10 +1,9 @@
 //! What an agent does without asking, though its thread's mode is to ask, is said; and nothing else is (docs/decisions/024).
 
-use crate::stories::says;
+use crate::stories::{runs_bash, says};
 use pilothouse_domain::{ItemContent, Mode, ThreadId, TurnItem, item::Anomaly};
 use pilothouse_engine::{RowContent, TimelineRow};
 use pilothouse_tests::{Device, Setup, cli::Cli, until};
-use serde_json::{Value, json};
 
 /// What a device shows as done unasked.
 fn shown(device: &Device, thread: ThreadId) -> Vec<TimelineRow> {
@@ -78,19 +77,13 @@ fn an_agent_that_changes_a_file_without_asking_is_told_of_once_on_every_device_a
     world.host.verify_logs();
 }
 
-/// A script that runs a command by opencode's own tool and then says a word.
-fn runs(command: &str) -> Value {
-    json!([
-        {"text": "I will run it.", "tools": [{"name": "bash", "args": {"command": command, "description": "try it"}}]},
-        {"text": "After it."},
-    ])
-}
-
 #[test]
 fn what_opencode_was_allowed_for_good_in_one_thread_is_no_anomaly_in_another() {
     let world = Setup::new().opencode().start();
     let phone = world.device("phone");
-    world.model.script("echo", &runs("echo one >> out.txt"));
+    world
+        .model
+        .script("echo", &runs_bash("echo one >> out.txt"));
     world.model.script("word", &says("Here."));
     let first = phone.new_thread("opencode", Mode::Ask);
     phone.accepted(&phone.say(first, "go [[script:echo]]"));
