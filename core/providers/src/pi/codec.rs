@@ -19,9 +19,7 @@ use crate::rpc::{
     frames::{FRAME_LIMIT, Lines, RAW_LIMIT, cut, head, text_of, text_or_empty},
 };
 use pilothouse_domain::{
-    Answer, NativeId, ProviderEventKind, Subject,
-    provider_event::NativePlace,
-    request::RequestKind,
+    Answer, NativeId, ProviderEventKind, Subject, provider_event::NativePlace, request::RequestKind,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
