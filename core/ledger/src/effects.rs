@@ -312,7 +312,7 @@ impl Lane {
             Plan::Revert { open, from } => self.revert(open, from).await,
             Plan::Import { open, again } => self.import(open, again).await,
             Plan::Compact(open) => self.compact(open).await,
-            Plan::Unreadable { problem } => failed(None, ErrorCode::Start, &problem),
+            Plan::Impossible { problem } => failed(None, ErrorCode::Start, &problem),
             Plan::NotYet | Plan::Gone => Done {
                 session: None,
                 outcome: EffectOutcome::TurnEnded,

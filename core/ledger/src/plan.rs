@@ -54,8 +54,8 @@ pub(crate) enum Plan {
     },
     /// An interrupt of a turn whose agent is still being started.
     NotYet,
-    /// It could not be read what it takes.
-    Unreadable { problem: String },
+    /// It cannot be done (any more).
+    Impossible { problem: String },
     /// What it was for is gone: the turn is over, or its runtime.
     Gone,
 }

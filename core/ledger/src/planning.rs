@@ -8,6 +8,7 @@ use pilothouse_domain::{
     AttemptId, Body, Effect, EffectKind, Incarnation, MessageId, NativeId, ProviderTurnId,
     RequestStatus, Row, RunId, Subject, ThreadId, ThreadState,
     binding::BindingKey,
+    limits,
     row::RowKind,
     state::{AttemptSlot, Import},
     thread::Relationship,
@@ -110,6 +111,17 @@ impl Work {
             EffectKind::Respond { request, answer } => {
                 let key = reads.native_request_of(*request)?;
                 let row = reads.row(thread, RowKind::Request.key(request.as_bytes()))?;
+                if let Some(Row::Request(row)) = &row
+                    && let RequestStatus::Answering { at_ms, .. } = row.status
+                    && self.now_ms().saturating_sub(at_ms) > limits::ANSWER_EXPIRES_MS
+                {
+                    return Ok(Plan::Impossible {
+                        problem: format!(
+                            "the agent was not reached for {} minutes after the answer was given: it was not sent; answer again",
+                            limits::ANSWER_EXPIRES_MS / 60_000
+                        ),
+                    });
+                }
                 match (key, row) {
                     (
                         Some(BindingKey::Request {

@@ -444,7 +444,7 @@ impl Writer {
                 let plan = self.work.plan(&self.store, thread, &effect);
                 let _ = reply.send(plan.unwrap_or_else(|error| {
                     tracing::error!(%error, %thread, "an effect could not be prepared");
-                    Plan::Unreadable {
+                    Plan::Impossible {
                         problem: error.to_string(),
                     }
                 }));

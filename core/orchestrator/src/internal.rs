@@ -13,6 +13,7 @@ use pilothouse_domain::{
     ids::IdMint,
     provider::TurnStatus,
     run::{AttemptReason, ErrorCode, Origin},
+    state::Import,
     thread::Lifecycle,
 };
 
@@ -102,6 +103,10 @@ pub(crate) fn finish_run(draft: &mut Draft<'_>, mint: &mut IdMint) {
                 what: NoticeKind::SteerMissed { message },
             },
         });
+    }
+    // What is read back of a conversation says nothing of what is said next: who holds the queue meanwhile holds it on.
+    if active.origin == Origin::External && draft.state.import == Some(Import::Reading) {
+        return;
     }
     match status {
         // What comes next would fail as well: it waits, also where nothing is queued yet.

@@ -4,7 +4,7 @@
 use super::Work;
 use crate::runtimes::SessionFacts;
 use pilothouse_domain::{
-    Cause, EffectKind, EffectOutcome, Event, ItemContent, LoggedEvent, MessageId, NativeId,
+    Body, Cause, EffectKind, EffectOutcome, Event, ItemContent, LoggedEvent, MessageId, NativeId,
     ProviderEvent, ProviderEventKind, ProviderTurnId, Row, RunId, ThreadId,
     binding::{Binding, BindingKey, BindingTarget},
     item::Position,
@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of entries that are looked through for a session; behind more nothing is certain.
 const SINCE_BYTES: usize = 1 << 20;
+
+/// Bytes of blanks around a message that its agent may drop.
+const AROUND: u64 = 256;
 
 /// The last turns of a native conversation.
 pub(crate) struct Past {
@@ -72,13 +75,13 @@ impl<'e> PastTurn<'e> {
     }
 
     /// What a person said in it without an id of ours.
-    fn words(&self) -> Option<&str> {
+    fn words(&self) -> Option<&Body> {
         self.events.iter().find_map(|event| match &event.kind {
             ProviderEventKind::ItemClosed {
                 content: ItemContent::UserMessage { text, .. },
                 client_id: None,
                 ..
-            } => Some(text.preview()),
+            } => Some(text),
             _ => None,
         })
     }
@@ -414,17 +417,34 @@ fn is_known(
 fn undelivered(
     tx: &LedgerTx<'_>,
     thread: ThreadId,
-    words: &str,
+    words: &Body,
 ) -> Result<Option<MessageId>, StoreError> {
     for (_, message) in recent_messages(tx, thread)?.into_iter().rev() {
         if let Some(Row::Message(row)) = tx.row(thread, RowKind::Message.key(message.as_bytes()))?
             && row.delivery == Delivery::Unknown
-            && row.text.preview().trim() == words.trim()
+            && is_same_text(&row.text, words)
         {
             return Ok(Some(message));
         }
     }
     Ok(None)
+}
+
+/// Whether a message's text is what its agent keeps of it, but for blanks around it. A long one is known by its size and by
+/// both its ends.
+fn is_same_text(ours: &Body, kept: &Body) -> bool {
+    let (ours, kept) = match (ours, kept) {
+        (Body::Stored(ours), Body::Stored(kept)) => return ours.hash == kept.hash,
+        (Body::Stored(stored), Body::Inline(text)) | (Body::Inline(text), Body::Stored(stored)) => {
+            let text = text.trim();
+            let around = (stored.bytes + stored.dropped).checked_sub(text.len() as u64);
+            return around.is_some_and(|around| around <= AROUND)
+                && text.starts_with(stored.head.trim_start())
+                && text.ends_with(stored.tail.trim_end());
+        }
+        (Body::Inline(ours), Body::Inline(kept)) => (ours, kept),
+    };
+    ours.trim() == kept.trim()
 }
 
 /// Messages of ours in the history, with their turns.
@@ -440,4 +460,37 @@ fn messages(events: &[ProviderEvent]) -> BTreeMap<MessageId, NativeId> {
         Some((id.parse().ok()?, event.place.turn.clone()?))
     });
     ours.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pilothouse_domain::{BlobHash, item::StoredBody};
+
+    fn stored(text: &str) -> Body {
+        Body::Stored(StoredBody {
+            hash: BlobHash::of(text.as_bytes()),
+            bytes: text.len() as u64,
+            head: text[..100].to_owned(),
+            tail: text[text.len() - 100..].to_owned(),
+            dropped: 0,
+        })
+    }
+
+    #[test]
+    fn a_long_message_is_known_by_what_its_agent_keeps_of_it() {
+        let log: String = (0..1000)
+            .map(|line| format!("line {line} of a log\n"))
+            .collect();
+        let ours = stored(&log);
+        assert!(is_same_text(&ours, &Body::inline(&log)));
+        assert!(is_same_text(&ours, &Body::inline(log.trim())));
+        assert!(is_same_text(&ours, &stored(&log)));
+        assert!(!is_same_text(&ours, &Body::inline(&log[..8000])));
+        assert!(!is_same_text(
+            &ours,
+            &Body::inline(log.replace("line 999", "line 998"))
+        ));
+        assert!(!is_same_text(&ours, &Body::inline(format!("{log}{log}"))));
+    }
 }

@@ -392,6 +392,7 @@ impl Work {
             return Ok(());
         };
         let was_live = is_live(&cell.state);
+        let before = cell.state.active.as_ref().map(|active| active.origin);
         let entry = tx.append(thread, cause, now, decision.events)?;
         let (mut rows, mut closed) = (tx.rows(thread)?, Vec::new());
         for event in &entry.events {
@@ -438,7 +439,7 @@ impl Work {
             tx.put_effect(thread, entry.seq, &effect)?;
             self.change.done.effects.push((thread, effect));
         }
-        self.note_sign_in(thread, &entry.events);
+        self.note_sign_in(thread, before, &entry.events);
         Ok(())
     }
 

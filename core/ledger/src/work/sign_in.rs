@@ -5,7 +5,7 @@
 
 use super::Work;
 use pilothouse_domain::{
-    AgentName, Cause, Event, LoggedEvent, RunStatus, ThreadId, event::HoldReason,
+    AgentName, Cause, Event, LoggedEvent, RunStatus, ThreadId, event::HoldReason, run::Origin,
 };
 use pilothouse_orchestrator::Decision;
 use pilothouse_store::{LedgerReads, LedgerTx, StoreError};
@@ -69,8 +69,14 @@ impl Work {
         }
     }
 
-    /// Notes what an entry says of it.
-    pub(super) fn note_sign_in(&mut self, thread: ThreadId, events: &[LoggedEvent]) {
+    /// Notes what an entry says of it; `before` it a run of that origin went on. One that nobody here began proves nothing: it
+    /// may be years old, read back of a conversation, or another person's at the desk.
+    pub(super) fn note_sign_in(
+        &mut self,
+        thread: ThreadId,
+        before: Option<Origin>,
+        events: &[LoggedEvent],
+    ) {
         let Some(agent) = self.agent(thread).cloned() else {
             return;
         };
@@ -78,7 +84,9 @@ impl Work {
             let LoggedEvent::Known(event) = event else {
                 continue;
             };
-            if let Event::RunEnded { status, .. } = event.as_ref() {
+            if let Event::RunEnded { status, .. } = event.as_ref()
+                && before != Some(Origin::External)
+            {
                 self.signed_out.trying.remove(&thread);
                 if *status == RunStatus::Completed && self.signed_out.waiting.contains_key(&agent) {
                     self.signed_out.back.insert(agent.clone());
@@ -114,7 +122,7 @@ impl Work {
     pub(super) fn sign_in_as_before(&mut self, threads: &[ThreadId]) {
         self.signed_out.back.clear();
         for thread in threads {
-            self.note_sign_in(*thread, &[]);
+            self.note_sign_in(*thread, None, &[]);
         }
     }
 

@@ -6,10 +6,15 @@ use crate::{
 };
 use pilothouse_domain::{
     CommandBody, DispatchMode, Event, Outcome, ProviderEventKind, Refusal, RequestStatus,
-    RunStatus, feed::GapReason, provider::TurnStatus, provider_event::Resolution,
+    RunStatus, feed::GapReason, limits, provider::TurnStatus, provider_event::Resolution,
     request::OptionEffect,
 };
+use pilothouse_ledger::{Clock, SystemClock};
 use pilothouse_store::LedgerReader;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 fn opened(event: &Event) -> Option<pilothouse_domain::RuntimeRequest> {
     match event {
@@ -385,4 +390,43 @@ async fn a_request_asked_again_while_its_answer_is_on_its_way_gets_that_answer_a
         );
         world.script.say(Some(1), asks("0", "touch it")).await;
     }
+}
+
+/// The system's clock, put forward.
+#[derive(Default)]
+struct Forward(AtomicU64);
+
+impl Clock for Forward {
+    fn now_ms(&self) -> u64 {
+        SystemClock.now_ms() + self.0.load(Ordering::Acquire)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_waited_for_its_agent_for_too_long_is_not_given_but_asked_for_again() {
+    let clock = Arc::new(Forward::default());
+    let mut world = World::by(Arc::clone(&clock) as Arc<dyn Clock>).await;
+    world.script.confirm_answers();
+    let mut follower = world.follow(None).await;
+    world.send("do it", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "do it");
+    world.script.say(Some(1), asks("0", "touch it")).await;
+    let request = follower.until("the request", opened).await;
+    let accept = || answer(request.id, request.content_hash, "accept");
+    world.command(accept()).await;
+    assert!(matches!(world.call().await, Call::Responded(_)));
+    // It did not arrive, and the agent is reached again much later.
+    clock
+        .0
+        .store(limits::ANSWER_EXPIRES_MS + 1_000, Ordering::Release);
+    world.script.say(Some(1), asks("0", "touch it")).await;
+    let again = follower
+        .until("the request, pending again", |event| {
+            opened(event).filter(|request| request.status == RequestStatus::Pending)
+        })
+        .await;
+    assert_eq!(again.id, request.id);
+    assert!(world.calls.try_recv().is_err(), "nothing was given");
+    world.command(accept()).await;
+    assert!(matches!(world.call().await, Call::Responded(_)));
 }

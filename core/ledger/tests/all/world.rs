@@ -12,7 +12,9 @@ use pilothouse_domain::{
     row::LiveText,
     thread::Selection,
 };
-use pilothouse_ledger::{AgentSpec, Ledger, LedgerConfig, Principal, Subscription, SystemClock};
+use pilothouse_ledger::{
+    AgentSpec, Clock, Ledger, LedgerConfig, Principal, Subscription, SystemClock,
+};
 use pilothouse_providers::contract::ProviderAdapter;
 use std::{collections::BTreeMap, future::Future, path::Path, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
@@ -71,11 +73,20 @@ impl World {
 
     /// Opens a ledger that looks that often for agents without anything to do.
     pub(crate) fn open_looking(dir: Arc<tempfile::TempDir>, idle_look: Duration) -> Self {
+        Self::open_with(dir, |config| config.idle_look = idle_look)
+    }
+
+    /// A new ledger by another clock, with a thread.
+    pub(crate) async fn by(clock: Arc<dyn Clock>) -> Self {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let world = Self::open_with(dir, |config| config.clock = clock);
+        world.with_thread().await
+    }
+
+    fn open_with(dir: Arc<tempfile::TempDir>, set: impl FnOnce(&mut LedgerConfig)) -> Self {
         let (script, calls) = Script::new();
-        let config = LedgerConfig {
-            idle_look,
-            ..config(dir.path(), &script)
-        };
+        let mut config = config(dir.path(), &script);
+        set(&mut config);
         let ledger = Ledger::open(config, tokio::runtime::Handle::current()).unwrap();
         Self {
             dir,

@@ -153,7 +153,7 @@ impl Ingesting<'_> {
     }
 
     /// What was said in an imported conversation is here, or could not be read: then it goes on all the same, and its person
-    /// is told. A run of it that failed holds nothing back.
+    /// is told.
     pub(super) fn imported(&mut self, outcome: &EffectOutcome) {
         if self.state().import != Some(Import::Reading) {
             return;
@@ -178,9 +178,6 @@ impl Ingesting<'_> {
             });
         }
         self.emit(Event::ImportEnded { error });
-        if self.state().held.is_some() {
-            self.emit(Event::QueueHeld { reason: None });
-        }
     }
 
     pub(super) fn compacted(&mut self, run: RunId, attempt: AttemptId, outcome: &EffectOutcome) {

@@ -3,13 +3,16 @@
 use crate::world::{PHONE, World, command_id, device, policy};
 use pilothouse_domain::{
     CapabilityFlag, CapabilityValue, Command, CommandBody, ConversationKey, DispatchMode,
-    EffectKind, EffectOutcome, Event, Mode, Policy, Refusal, ThreadId, ThreadState,
+    EffectKind, EffectOutcome, Event, Mode, Policy, ProviderEventKind, Refusal, ThreadId,
+    ThreadState,
+    event::HoldReason,
     provider::TurnStatus,
     request::LostReason,
+    run::{ErrorCode, RunError},
     state::Import,
     thread::{Actor, Selection},
 };
-use pilothouse_orchestrator::{Decision, ListedConversation, Lookups, apply, decide};
+use pilothouse_orchestrator::{Decision, ListedConversation, Lookups, Verdict, apply, decide};
 
 fn able() -> Policy {
     let mut policy = policy(CapabilityValue::Yes, CapabilityValue::Yes);
@@ -145,6 +148,51 @@ fn what_was_added_elsewhere_is_read_before_anything_is_said_in_a_conversation_th
         world.outcome(read, EffectOutcome::Acknowledged);
         assert!(world.sent().is_some(), "and then it is said");
     }
+}
+
+#[test]
+fn words_for_a_turn_that_is_over_stay_held_when_the_conversation_was_read() {
+    let mut world = unloaded(CapabilityValue::Yes);
+    let over = world.thread.state.last_run.unwrap().id;
+    world
+        .say("second", DispatchMode::StartImmediately)
+        .2
+        .unwrap();
+    let [read] = &world.effects()[..] else {
+        panic!("one effect")
+    };
+    let steered = world
+        .say("stop that", DispatchMode::SteerActive { run: over })
+        .2;
+    assert!(
+        matches!(steered, Ok(Verdict::Refused(Refusal::TurnEnded { .. }))),
+        "{steered:?}"
+    );
+    world.outcome(read, EffectOutcome::Acknowledged);
+    assert!(world.sent().is_none(), "neither of them is said by itself");
+    assert_eq!(world.thread.state.held, Some(HoldReason::SteerMissed));
+}
+
+#[test]
+fn a_turn_that_is_read_back_and_was_refused_the_sign_in_holds_nothing() {
+    let mut world = unloaded(CapabilityValue::Yes);
+    world
+        .say("second", DispatchMode::StartImmediately)
+        .2
+        .unwrap();
+    let [read] = &world.effects()[..] else {
+        panic!("one effect")
+    };
+    world.place.turn = Some("desk".into());
+    world.agent(ProviderEventKind::TurnStarted);
+    world.fail_turn(RunError {
+        code: ErrorCode::SignIn,
+        message: "401".to_owned(),
+    });
+    assert!(world.thread.state.active.is_none());
+    assert_eq!(world.thread.state.held, None);
+    world.outcome(read, EffectOutcome::Acknowledged);
+    assert!(world.sent().is_some());
 }
 
 #[test]
