@@ -63,6 +63,11 @@ const SETTINGS: &[&str] = &[
 /// What others run of a workspace: `git` runs hooks and programs that its settings name, and takes both from wherever a file
 /// `commondir` in it says, so all of it is read-only. As places of their own they can be neither moved away nor made.
 const RUN_BY_OTHERS: &[&str] = &[".git", ".pi"];
+/// What is looked through for repositories within the workspace: directories of this depth below it, and so many entries.
+const NESTED_DEPTH: usize = 64;
+const NESTED_ENTRIES: usize = 1_000_000;
+/// Repositories within the workspace: each is a mount of its own, and so is each directory above it.
+const NESTED: usize = 512;
 /// Runtimes that scripts are run with.
 const RUNTIMES: &[&str] = &["node", "bun"];
 /// What of the environment is passed on, besides what host.toml sets.
@@ -119,6 +124,16 @@ pub(crate) enum SandboxProblem {
     TooWide {
         /// The workspace.
         workspace: PathBuf,
+    },
+    /// It cannot be known in bounded time which repositories the workspace holds, and what is in them is run by others.
+    #[error(
+        "the workspace {} is too large to be looked through for repositories in it ({bound}); choose a smaller one", workspace.display()
+    )]
+    TooLarge {
+        /// The workspace.
+        workspace: PathBuf,
+        /// What was found to be too much.
+        bound: &'static str,
     },
     /// What is needed is not there and could not be made.
     #[error("{} cannot be used: {problem}", path.display())]
@@ -193,6 +208,19 @@ pub(crate) fn bwrap(launch: &Launch, needs: &Needs) -> Result<Vec<String>, Sandb
     for dir in needs.kept.iter().chain([&workspace]) {
         words.bind("--bind", dir);
     }
+    let repositories = nested(&workspace)?;
+    // A directory that is a mount cannot be moved away with what is in it.
+    let above: BTreeSet<_> = repositories
+        .iter()
+        .flat_map(|dir| dir.ancestors().skip(1))
+        .filter(|dir| dir.starts_with(&workspace) && *dir != workspace)
+        .collect();
+    for dir in above {
+        words.bind("--bind", dir);
+    }
+    for dir in &repositories {
+        words.bind("--ro-bind", dir);
+    }
     for name in RUN_BY_OTHERS {
         let dir = workspace.join(name);
         match std::fs::symlink_metadata(&dir) {
@@ -220,6 +248,52 @@ pub(crate) fn bwrap(launch: &Launch, needs: &Needs) -> Result<Vec<String>, Sandb
     command.extend(words.0);
     command.extend(launch.command.iter().cloned());
     Ok(command)
+}
+
+/// What names repositories below the workspace's own: submodules, worktrees, clones. Only what is there can be kept from being
+/// replaced; a repository that the agent makes anew is its own.
+fn nested(workspace: &Path) -> Result<Vec<PathBuf>, SandboxProblem> {
+    let too_large = |bound| SandboxProblem::TooLarge {
+        workspace: workspace.to_owned(),
+        bound,
+    };
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    let mut dirs = vec![(workspace.to_owned(), 0)];
+    while let Some((dir, depth)) = dirs.pop() {
+        // What this user cannot look into, the agent cannot either.
+        let Ok(entries) = std::fs::read_dir(&dir) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            looked_at += 1;
+            if looked_at > NESTED_ENTRIES {
+                return Err(too_large("over 1000000 files and directories"));
+            }
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            let path = entry.path();
+            if depth > 0 && entry.file_name() == ".git" {
+                if kind.is_symlink() {
+                    let problem = "it is a symbolic link, which cannot be kept from being replaced";
+                    return Err(place(&path, &io::Error::other(problem)));
+                }
+                if found.len() == NESTED {
+                    return Err(too_large("over 512 repositories"));
+                }
+                found.push(path);
+            } else if kind.is_dir()
+                && !(depth == 0 && RUN_BY_OTHERS.iter().any(|name| entry.file_name() == *name))
+            {
+                if depth == NESTED_DEPTH {
+                    return Err(too_large("directories more than 64 deep"));
+                }
+                dirs.push((path, depth + 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Words of a command line.
@@ -332,6 +406,21 @@ mod tests {
         ] {
             assert!(!is_passed(name), "{name}");
         }
+    }
+
+    #[test]
+    fn repositories_within_a_workspace_are_found_and_one_that_is_too_deep_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        std::fs::create_dir_all(at(".git/modules/x/.git")).unwrap();
+        std::fs::create_dir_all(at("clone/.git/hooks")).unwrap();
+        std::fs::create_dir_all(at("deep/down/sub")).unwrap();
+        std::fs::write(at("deep/down/sub/.git"), "gitdir: elsewhere").unwrap();
+        let found = nested(dir.path()).unwrap();
+        assert_eq!(found, [at("clone/.git"), at("deep/down/sub/.git")]);
+        std::fs::create_dir_all(at(&"a/".repeat(NESTED_DEPTH + 1))).unwrap();
+        let problem = nested(dir.path()).unwrap_err();
+        assert!(matches!(problem, SandboxProblem::TooLarge { .. }));
     }
 
     #[test]

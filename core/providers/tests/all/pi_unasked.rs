@@ -135,6 +135,54 @@ async fn what_others_run_in_the_workspace_cannot_be_replaced_from_the_sandbox() 
     }
 }
 
+/// The same of repositories below the workspace's own: a clone, and a submodule whose `.git` is a file.
+#[tokio::test]
+async fn what_others_run_of_a_repository_within_the_workspace_cannot_be_replaced_either() {
+    let tries = [
+        "echo evil > a/clone/.git/hooks/pre-commit",
+        "mv a/clone/.git a/clone/old && mkdir a/clone/.git",
+        "mv a/clone a/old && mkdir -p a/clone/.git",
+        "mv a old && mkdir -p a/clone/.git",
+        "rm -rf a/clone/.git",
+        "echo gitdir: ../evil > sub/.git",
+        "rm -f sub/.git",
+        "mv sub old",
+    ];
+    let steps = tries.iter().map(|command| bash(command));
+    let steps: Vec<_> = steps
+        .chain([bash("echo more > a/clone/file && echo wrote"), say("done")])
+        .collect();
+    let place = Place::new(&json!({ "s": steps }));
+    let workspace = place.dir.path().join("workspace");
+    let hooks = workspace.join("a/clone/.git/hooks");
+    std::fs::create_dir_all(&hooks).unwrap();
+    std::fs::write(hooks.join("pre-commit"), "good").unwrap();
+    std::fs::create_dir(workspace.join("sub")).unwrap();
+    std::fs::write(workspace.join("sub/.git"), "gitdir: good").unwrap();
+    let launch = Launch {
+        sandbox: Some(Sandbox::Bwrap),
+        ..place.launch()
+    };
+    let mut world = PiWorld::launched(place, launch, Mode::FullAccess).await;
+    let thread = world.open(None).await;
+    world.send(&thread, "go [[script:s]]").await;
+    world.turn_end().await;
+    let outputs = outputs(&world);
+    assert_eq!(outputs.len(), tries.len() + 1);
+    for ((status, output), command) in outputs.iter().zip(tries) {
+        assert_eq!(*status, ItemStatus::Failed, "{command}: {output}");
+    }
+    // Beside it everything can be written.
+    assert_eq!(
+        outputs[tries.len()],
+        (ItemStatus::Completed, "wrote\n".to_owned())
+    );
+    let hook = std::fs::read_to_string(hooks.join("pre-commit")).unwrap();
+    let link = std::fs::read_to_string(workspace.join("sub/.git")).unwrap();
+    assert_eq!((hook.as_str(), link.as_str()), ("good", "gitdir: good"));
+    assert!(!workspace.join("old").exists() && !workspace.join("a/old").exists());
+}
+
 #[tokio::test]
 async fn an_interrupt_and_an_end_reach_into_the_sandbox() {
     let mut world = unasked(
