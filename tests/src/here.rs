@@ -95,6 +95,7 @@ impl Here {
             command: Vec::new(),
             env: BTreeMap::new(),
             modes: BTreeMap::new(),
+            mcp: pilothouse_providers::mcp::McpServers::default(),
             cwd: None,
         };
         let config = LedgerConfig {

@@ -1,9 +1,10 @@
-// A small MCP server on stdio: `echo` answers, `ask` asks its person by a form, `link` by a link.
+// A small MCP server on stdio: `echo` answers, `ask` asks its person by a form, `link` by a link, `whoami` says what it was
+// called with and how long its token is. With `ends` it ends at once, with `hangs` it never says anything.
 import readline from 'node:readline';
 
 const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
 const tool = (name, properties = {}) => ({ name, description: name, inputSchema: { type: 'object', properties } });
-const TOOLS = [tool('echo', { text: { type: 'string' } }), tool('ask'), tool('link')];
+const TOOLS = [tool('echo', { text: { type: 'string' } }), tool('ask'), tool('link'), tool('whoami', { text: { type: 'string' } })];
 const FORM = {
   mode: 'form',
   message: 'Who are you?',
@@ -30,6 +31,7 @@ function ask(params) {
 }
 
 async function call({ name, arguments: given }) {
+  if (name === 'whoami') return `called with ${given.text}, by a token of ${process.env.DESK_TOKEN?.length} characters`;
   if (name === 'echo') return `echo: ${given.text}`;
   return `got ${JSON.stringify(await ask(name === 'ask' ? FORM : LINK))}`;
 }
@@ -47,4 +49,9 @@ async function take(message) {
   return send({ id, result: {} });
 }
 
-readline.createInterface({ input: process.stdin }).on('line', (line) => take(JSON.parse(line)));
+const mode = process.argv[2];
+if (mode === 'ends') {
+  console.error('no way to start');
+  process.exit(3);
+}
+readline.createInterface({ input: process.stdin }).on('line', (line) => mode !== 'hangs' && take(JSON.parse(line)));

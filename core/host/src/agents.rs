@@ -7,7 +7,8 @@ use crate::{
 use pilothouse_domain::{AgentName, CapabilityFlag, CapabilityValue, Mode, policy::AgentPolicy};
 use pilothouse_ledger::AgentSpec;
 use pilothouse_providers::{
-    contract::ProviderAdapter, process::exec_supervised, registry, replay::ReplayAdapter,
+    contract::ProviderAdapter, mcp::McpServers, process::exec_supervised, registry,
+    replay::ReplayAdapter,
 };
 use std::{
     collections::BTreeMap,
@@ -76,6 +77,11 @@ const USUAL_PLACES: &[&str] = &[
     ".volta/bin",
 ];
 
+/// What agents are called that are found without configuration.
+pub(crate) fn findable_names() -> Vec<&'static str> {
+    FINDABLE.iter().map(|known| known.name).collect()
+}
+
 /// The protocols that this version speaks.
 pub(crate) fn built_protocols() -> Vec<&'static str> {
     registry::families()
@@ -91,6 +97,8 @@ pub(crate) struct Agent {
     pub(crate) name: AgentName,
     pub(crate) config: AgentConfig,
     pub(crate) adapter: Arc<dyn ProviderAdapter>,
+    /// The servers of tools that it is given.
+    pub(crate) mcp: McpServers,
 }
 
 impl Agent {
@@ -100,6 +108,7 @@ impl Agent {
             command: self.config.command.clone(),
             env: self.config.env.clone(),
             modes: self.config.modes.clone(),
+            mcp: self.mcp.clone(),
             cwd: self.config.cwd.clone(),
         }
     }
@@ -307,7 +316,11 @@ pub(crate) enum SignIn {
 /// be remembered.
 pub(crate) fn choose(config: &Config, notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
     if config.agents.is_empty() {
-        return find_installed(notes);
+        let (mut agents, places) = find_installed(notes);
+        for agent in &mut agents {
+            agent.mcp = config.mcp_of(&agent.name);
+        }
+        return (agents, places);
     }
     let agents = config.agents.iter().filter_map(|(name, agent)| {
         let adapter = registry::adapter(&agent.protocol, &agent.command)?;
@@ -315,6 +328,7 @@ pub(crate) fn choose(config: &Config, notes: &Notes) -> (Vec<Agent>, BTreeMap<St
             name: name.clone(),
             config: agent.clone(),
             adapter,
+            mcp: config.mcp_of(name),
         })
     });
     (agents.collect(), BTreeMap::new())
@@ -368,6 +382,7 @@ fn find_installed(notes: &Notes) -> (Vec<Agent>, BTreeMap<String, PathBuf>) {
                 cwd: None,
             },
             adapter,
+            mcp: McpServers::default(),
         });
         places.insert((*name).to_owned(), path);
     }
@@ -419,6 +434,7 @@ mod tests {
                 cwd: None,
             },
             adapter: registry::family(protocol).unwrap(),
+            mcp: McpServers::default(),
         }
     }
 

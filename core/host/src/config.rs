@@ -4,6 +4,9 @@
 //! commands are not empty. `~` and `$HOME` at the beginning of a value are expanded; nothing else is.
 
 mod agent;
+mod mcp;
+
+pub use mcp::McpConfig;
 
 use pilothouse_domain::{AgentName, Mode, WorkspaceId, policy::Sandbox};
 use std::{
@@ -40,6 +43,8 @@ pub struct Config {
     pub workspaces: Vec<(WorkspaceId, PathBuf)>,
     /// `[defaults] mode`.
     pub default_mode: Mode,
+    /// `[[mcp]]`, in the order of the file.
+    pub mcp: Vec<McpConfig>,
 }
 
 /// `[host]`.
@@ -212,6 +217,7 @@ impl Reader<'_> {
     }
 
     fn root(&mut self, table: &DeTable<'_>, config: &mut Config) {
+        let mut servers = Vec::new();
         for (key, value) in ordered(table) {
             match key.get_ref().as_ref() {
                 "host" => self.section(value, "[host]", |reader, table| {
@@ -251,13 +257,15 @@ impl Reader<'_> {
                         }
                     }
                 }),
+                "mcp" => servers = self.mcp_servers(value),
                 _ => self.unknown_key(
                     key,
                     "the file",
-                    &["host", "agents", "workspaces", "defaults"],
+                    &["host", "agents", "workspaces", "defaults", "mcp"],
                 ),
             }
         }
+        self.check_mcp(servers, config);
     }
 
     fn host(&mut self, table: &DeTable<'_>, host: &mut HostSection) {

@@ -3,7 +3,7 @@
 use pilothouse_domain::{
     AgentName, ContentHash, DeviceId, Policy, Scope, WorkspaceId, policy::Contract,
 };
-use pilothouse_providers::contract::ProviderAdapter;
+use pilothouse_providers::{contract::ProviderAdapter, mcp::McpServers};
 use pilothouse_store::StoreError;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -43,6 +43,8 @@ pub struct AgentSpec {
     pub env: BTreeMap<String, String>,
     /// How modes are said to it, where the person configured that.
     pub modes: BTreeMap<pilothouse_domain::Mode, String>,
+    /// Servers of tools that it is given beside its own.
+    pub mcp: McpServers,
     /// Working directory of its process; the workspace if `None`.
     pub cwd: Option<PathBuf>,
 }

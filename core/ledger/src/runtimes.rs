@@ -14,8 +14,9 @@ use pilothouse_domain::{
     policy::{Contract, Sandbox},
     provider_event::NativePlace,
 };
-use pilothouse_providers::contract::{
-    AgentRuntime, EventSender, Launch, OpenThread, ProcessSharing, StartError,
+use pilothouse_providers::{
+    contract::{AgentRuntime, EventSender, Launch, OpenThread, ProcessSharing, StartError},
+    mcp,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -250,6 +251,7 @@ impl Runtimes {
             command: spec.command.clone(),
             env: spec.env.clone(),
             modes: spec.modes.clone(),
+            mcp: spec.mcp.clone(),
             cwd: spec.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
             wrapper: self.wrapper.clone(),
             sandbox: None,
@@ -312,6 +314,7 @@ impl Runtimes {
             command: spec.command.clone(),
             env: spec.env.clone(),
             modes: spec.modes.clone(),
+            mcp: spec.mcp.clone(),
             cwd: spec.cwd.clone().unwrap_or_else(|| opens.cwd.clone()),
             wrapper: self.wrapper.clone(),
             sandbox: opens.selection.sandbox,
@@ -434,6 +437,7 @@ impl Runtimes {
             )
             .await;
         }
+        mcp::remove_left(&self.pid_dir);
     }
 }
 

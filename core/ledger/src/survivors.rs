@@ -16,6 +16,7 @@ use pilothouse_domain::{
 };
 use pilothouse_providers::{
     contract::{OpenError, OpenThread, RuntimeEvents, StartError},
+    mcp,
     process::{detached, kill_recorded},
 };
 use std::{
@@ -74,6 +75,7 @@ pub(crate) struct TakenUp {
 /// The processes that live on and can be taken up; the others that were recorded are ended, and their records removed.
 pub(crate) fn find(pid_dir: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> Vec<Survivor> {
     let mut found = Vec::new();
+    mcp::remove_left(pid_dir);
     for file in std::fs::read_dir(pid_dir).into_iter().flatten().flatten() {
         let path = file.path();
         if Note::is_named_by(&path) {

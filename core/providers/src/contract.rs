@@ -3,6 +3,7 @@
 //! Required operations are methods; optional ones are reached only through an accessor that returns `None` where the
 //! running agent does not offer them, so an unsupported call cannot be written.
 
+use crate::mcp::McpServers;
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Answer, Capabilities, Incarnation, Mode, NativeId, ProviderEvent, Subject,
@@ -46,6 +47,14 @@ pub trait ProviderAdapter: Send + Sync + 'static {
     fn contract(&self, env: &BTreeMap<String, String>, modes: &BTreeMap<Mode, String>) -> Contract {
         let _ = (env, modes);
         Contract::default()
+    }
+    /// Whether an agent that is started so, and would run in that sandbox, can be given servers of tools ([`Launch::mcp`]).
+    ///
+    /// # Errors
+    /// Why not, in words for a person.
+    fn takes_mcp(&self, command: &[String], sandbox: Option<Sandbox>) -> Result<(), &'static str> {
+        let _ = (command, sandbox);
+        Err("it is no agent of its own")
     }
     /// Whether its processes outlive the host and can be taken up again ([`Self::attach`]).
     fn outlives_host(&self) -> bool {
@@ -112,6 +121,8 @@ pub struct Launch {
     pub env: BTreeMap<String, String>,
     /// How modes are said to this agent, where its family leaves that to agents and the person configured it.
     pub modes: BTreeMap<Mode, String>,
+    /// Servers of tools that it is given beside its own, to be looked up for each conversation.
+    pub mcp: McpServers,
     /// Working directory.
     pub cwd: PathBuf,
     /// Program and arguments put before `command`: re-executes the host as `agent-exec`, which sets the death signal and

@@ -20,6 +20,11 @@ pub mod contract;
 mod diff;
 pub mod endpoint;
 mod far;
+#[cfg_attr(
+    not(feature = "local"),
+    expect(dead_code, reason = "ways that only a local family takes")
+)]
+pub mod mcp;
 pub mod opencode;
 #[cfg(feature = "local")]
 pub mod pi;

@@ -52,6 +52,7 @@ impl Desk {
             env: BTreeMap::new(),
             cwd: None,
             modes: BTreeMap::new(),
+            mcp: pilothouse_providers::mcp::McpServers::default(),
         };
         let config = LedgerConfig {
             dir: dir.to_owned(),

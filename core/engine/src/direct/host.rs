@@ -357,6 +357,7 @@ impl DirectDialer {
                 command: Vec::new(),
                 env: BTreeMap::new(),
                 modes: BTreeMap::new(),
+                mcp: pilothouse_providers::mcp::McpServers::default(),
                 cwd: None,
             };
             (name, spec)

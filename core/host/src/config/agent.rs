@@ -136,7 +136,7 @@ impl Reader<'_> {
         None
     }
 
-    fn command(&mut self, value: &Value<'_>, at: &str) -> Option<Vec<String>> {
+    pub(super) fn command(&mut self, value: &Value<'_>, at: &str) -> Option<Vec<String>> {
         if let Some(text) = value.get_ref().as_str() {
             let parts: Vec<_> = text
                 .split_whitespace()

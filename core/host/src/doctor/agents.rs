@@ -103,6 +103,7 @@ pub(super) async fn handshake(agent: &Agent, probe: &Probe, cwd: &Path, deep: bo
         command: agent.config.command.clone(),
         env: agent.config.env.clone(),
         modes: agent.config.modes.clone(),
+        mcp: agent.mcp.clone(),
         cwd: agent.config.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
         wrapper: wrapper(),
         sandbox: agent.config.sandboxes.first().copied(),

@@ -305,3 +305,102 @@ fn an_agent_that_does_not_ask_names_its_sandboxes_and_only_of_pi() {
         assert!(problem.contains(said), "{problem}");
     }
 }
+
+const AGENTS: &str = "[agents.codex]\nprotocol = \"codex\"\ncommand = [\"codex\"]\n[agents.omp]\nprotocol = \"pi\"\ncommand = [\"omp\"]\n[workspaces.tmp]\npath = \"/tmp\"\n";
+
+#[test]
+fn servers_of_tools_are_given_to_their_agents_in_their_workspaces() {
+    let text = format!(
+        "{AGENTS}[[mcp]]\nname = \"desk\"\ncommand = [\"node\", \"~/desk.mjs\"]\nenv = {{ TOKEN = {{ file = \"~/token\" }}, LEVEL = \"debug\" }}\n\
+         [[mcp]]\nname = \"docs\"\nurl = \"https://docs.example/mcp\"\nheaders = {{ Authorization = {{ env = \"DOCS\", prefix = \"Bearer \" }} }}\nagents = [\"codex\"]\nworkspaces = [\"tmp\"]\n"
+    );
+    let config = Config::parse(&text, "host.toml", Some(Path::new("/home/x"))).unwrap();
+    let of = |agent: &str| {
+        let servers = config.mcp_of(&agent.into());
+        let each = servers.settings().iter();
+        each.map(|server| format!("{server:?}")).collect::<Vec<_>>()
+    };
+    let codex = of("codex");
+    assert_eq!(codex.len(), 2);
+    assert!(codex[0].contains("/home/x/desk.mjs") && codex[0].contains("File(/home/x/token)"));
+    assert!(codex[1].contains("Variable(DOCS)") && codex[1].contains("/tmp"));
+    // Which agents take any is known where they are started; there it is said, too.
+    assert_eq!(of("omp").len(), 1);
+}
+
+#[test]
+fn a_server_of_tools_that_cannot_be_meant_so_is_answered_with_what_is_wrong() {
+    let named = |rest: &str| format!("[[mcp]]\nname = \"desk\"\n{rest}");
+    let table = [
+        (
+            "[mcp]\nname = \"desk\"".to_owned(),
+            "line 1: write each server as `[[mcp]]`, with two brackets",
+        ),
+        (
+            "[[mcp]]\ncommand = [\"x\"]".to_owned(),
+            "line 1: [[mcp]] has no `name`; e.g. `name = \"docs\"`",
+        ),
+        (
+            named("comand = [\"x\"]"),
+            "line 3: unknown key `comand` in [[mcp]]; did you mean `command`?",
+        ),
+        (
+            named(""),
+            "line 1: the MCP server `desk` has neither a `command` nor a `url`; e.g. `command = [\"npx\", \"-y\", \"my-server\"]`",
+        ),
+        (
+            named("command = [\"x\"]\nurl = \"https://x.example\""),
+            "line 1: the MCP server `desk` has a `command` and a `url`; it is reached by one of them",
+        ),
+        (
+            named("command = [\"x\"]\nheaders = { A = \"b\" }"),
+            "line 1: the MCP server `desk` has `headers`, which only a server with a `url` gets; write `env`",
+        ),
+        (
+            named("url = \"http://x.example/mcp\"\nheaders = { A = \"b\" }"),
+            "line 1: the MCP server `desk` would be sent its `headers` in the clear; write https://, or take them out",
+        ),
+        (
+            named("url = \"https://me:hunter2@x.example\""),
+            "line 3: `url` of [[mcp]] holds a user or a password; put it into `headers`",
+        ),
+        (
+            named("command = [\"x\"]\nenv = { A = { env = \"B\", file = \"/c\" } }"),
+            "line 4: `env.A` names either an `env` or a `file`",
+        ),
+        (
+            named("command = [\"x\"]\nenv = { A = { flie = \"/c\" } }"),
+            "line 4: unknown key `flie` in `env.A`; did you mean `file`?",
+        ),
+        (
+            format!(
+                "{AGENTS}{}",
+                named("command = [\"x\"]\nagents = [\"codxe\"]")
+            ),
+            "line 9: the MCP server `desk` is for the agent `codxe`, which is not in [agents]; did you mean `codex`?",
+        ),
+        (
+            format!("{AGENTS}{}", named("command = [\"x\"]\nagents = [\"omp\"]")),
+            "line 9: the MCP server `desk` is for the agent `omp`, which cannot be given any: omp is given none; configure it in omp itself",
+        ),
+        (
+            format!(
+                "{AGENTS}{}",
+                named("command = [\"x\"]\nworkspaces = \"tpm\"")
+            ),
+            "line 9: the MCP server `desk` is for the workspace `tpm`, which is not there; did you mean `tmp`?",
+        ),
+        (
+            format!(
+                "{}\n{}",
+                named("command = [\"x\"]"),
+                named("command = [\"y\"]\nagents = [\"codex\"]")
+            ),
+            "line 4: a second MCP server `desk` for the same agents and workspaces; name it otherwise (`-` and `_` count as one)",
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(problems(&text), [format!("host.toml {expected}")], "{text}");
+        assert!(!problems(&text)[0].contains("hunter2"));
+    }
+}

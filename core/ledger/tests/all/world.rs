@@ -199,6 +199,7 @@ pub(crate) fn config(dir: &Path, script: &Script) -> LedgerConfig {
         command: vec!["none".into()],
         env: BTreeMap::new(),
         modes: BTreeMap::new(),
+        mcp: pilothouse_providers::mcp::McpServers::default(),
         cwd: None,
     };
     LedgerConfig {

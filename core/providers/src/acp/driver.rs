@@ -12,6 +12,7 @@ use crate::{
         OpenError, OpenThread, ProcessSharing, ProviderAdapter, RespondError, Response, SendError,
         SendTurn, StartError, Steering, TurnAccepted,
     },
+    mcp::{self, McpReach, McpServer, McpServers},
     process::{BoundProcess, Life, StopTimers},
     rpc::{
         CallFailure as _, date, greeting,
@@ -21,10 +22,12 @@ use crate::{
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    policy::Sandbox,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
 };
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -96,6 +99,7 @@ impl AcpAdapter {
             deadlines: self.deadlines,
             hello: Hello::default(),
             modes: launch.modes,
+            mcp: launch.mcp,
             starting: tokio::sync::Mutex::default(),
         };
         match runtime.handshake().await {
@@ -127,6 +131,10 @@ impl ProviderAdapter for AcpAdapter {
         Mode::ALL.to_vec()
     }
 
+    fn takes_mcp(&self, _: &[String], _: Option<Sandbox>) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn sharing(&self) -> ProcessSharing {
         ProcessSharing::PerThread
     }
@@ -147,6 +155,8 @@ pub(super) struct AcpRuntime {
     pub(super) hello: Hello,
     /// How our modes are said to it, as the person configured.
     pub(super) modes: std::collections::BTreeMap<Mode, String>,
+    /// Servers of tools for its conversation.
+    mcp: McpServers,
     /// Taken while a turn is being started, so that two cannot start at once.
     starting: tokio::sync::Mutex<()>,
 }
@@ -222,16 +232,19 @@ impl AcpRuntime {
             ));
         }
         let cwd = open.cwd.clone();
+        let mcp = self.servers(&cwd);
         let call = match &open.resume {
-            None => Call::New { cwd },
+            None => Call::New { cwd, mcp },
             // What is told again is passed over; hermes makes a new conversation of one that it cannot resume.
             Some(session) if self.hello.load => Call::Load {
                 session: session.clone(),
                 cwd,
+                mcp,
             },
             Some(session) if self.hello.resume => Call::Resume {
                 session: session.clone(),
                 cwd,
+                mcp,
             },
             Some(_) => {
                 return Err(refused(
@@ -282,6 +295,26 @@ impl AcpRuntime {
             Err(CallError::Lost) => Err(OpenError::Lost),
             Err(error) => Err(refused(ErrorCode::Start, error.to_string())),
         }
+    }
+
+    /// The servers that it is given, of those that it says it can reach; of the others its person is told.
+    fn servers(&self, cwd: &Path) -> Vec<McpServer> {
+        let given = self.mcp.at(cwd);
+        let mut told = given.left_out;
+        let mut servers = given.servers;
+        servers.retain(|server| {
+            let reached = self.hello.http || matches!(server.reach, McpReach::Stdio { .. });
+            if !reached {
+                let problem = format!("{} reaches no servers by HTTP", self.name());
+                told.push(mcp::not_started(&server.name, &problem));
+            }
+            reached
+        });
+        let mut codec = lock(&self.session.codec);
+        for told in told {
+            codec.tell(mcp::notice(told));
+        }
+        servers
     }
 
     /// What a person calls it.

@@ -1,9 +1,12 @@
 //! What we send: one typed call per method that is used.
 
-use crate::rpc::line;
+use crate::{
+    mcp::{self, Hidden, McpReach, McpServer},
+    rpc::line,
+};
 use pilothouse_domain::NativeId;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// The protocol's version that is spoken.
 pub const PROTOCOL: u64 = 1;
@@ -20,6 +23,8 @@ pub enum Call {
     New {
         /// Where it works.
         cwd: PathBuf,
+        /// Servers of tools that it is given.
+        mcp: Vec<McpServer>,
     },
     /// Loads a conversation; the agent tells its whole history before it answers.
     Load {
@@ -27,6 +32,8 @@ pub enum Call {
         session: NativeId,
         /// Where it works.
         cwd: PathBuf,
+        /// Servers of tools that it is given.
+        mcp: Vec<McpServer>,
     },
     /// Loads a conversation without its history.
     Resume {
@@ -34,6 +41,8 @@ pub enum Call {
         session: NativeId,
         /// Where it works.
         cwd: PathBuf,
+        /// Servers of tools that it is given.
+        mcp: Vec<McpServer>,
     },
     /// Starts a turn; its answer ends the turn.
     Prompt {
@@ -105,9 +114,9 @@ impl Call {
                 },
                 "clientInfo": {"name": "pilothouse", "title": "Pilothouse", "version": version},
             }),
-            Self::New { cwd } => json!({"cwd": cwd, "mcpServers": []}),
-            Self::Load { session, cwd } | Self::Resume { session, cwd } => {
-                json!({"sessionId": session, "cwd": cwd, "mcpServers": []})
+            Self::New { cwd, mcp } => json!({"cwd": cwd, "mcpServers": servers(mcp)}),
+            Self::Load { session, cwd, mcp } | Self::Resume { session, cwd, mcp } => {
+                json!({"sessionId": session, "cwd": cwd, "mcpServers": servers(mcp)})
             }
             Self::Prompt { session, text, .. } => json!({
                 "sessionId": session,
@@ -123,6 +132,24 @@ impl Call {
             Self::Foreign { .. } => json!({}),
         }
     }
+}
+
+fn servers(servers: &[McpServer]) -> Vec<Value> {
+    let pairs = |values: &BTreeMap<String, Hidden>| {
+        let each = values.iter();
+        each.map(|(name, value)| json!({"name": name, "value": value.0}))
+            .collect::<Vec<_>>()
+    };
+    let each = servers.iter().map(|server| match &server.reach {
+        McpReach::Stdio { command, env } => {
+            let (program, arguments) = mcp::program(command);
+            json!({"name": server.name, "command": program, "args": arguments, "env": pairs(env)})
+        }
+        McpReach::Http { url, headers } => {
+            json!({"type": "http", "name": server.name, "url": url, "headers": pairs(headers)})
+        }
+    });
+    each.collect()
 }
 
 /// The line of a call.

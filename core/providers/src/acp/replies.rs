@@ -48,6 +48,8 @@ pub struct Hello {
     pub resume: bool,
     /// Whether it can fork a conversation.
     pub fork: bool,
+    /// Whether it reaches servers of tools by HTTP; by the pipes of a process each agent does.
+    pub http: bool,
     /// Ways to sign in, each in one line.
     pub sign_in: Vec<String>,
 }
@@ -200,6 +202,7 @@ fn hello(result: &Value) -> Option<Hello> {
         load: capabilities.get("loadSession") == Some(&Value::Bool(true)),
         resume: offers("resume"),
         fork: offers("fork"),
+        http: capabilities.pointer("/mcpCapabilities/http") == Some(&Value::Bool(true)),
         sign_in: list(result, "authMethods")
             .iter()
             .take(16)

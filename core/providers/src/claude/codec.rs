@@ -86,6 +86,8 @@ pub struct Codec {
     pub(super) cost: u64,
     /// Limits of the account, as last said.
     pub(super) limits: Vec<AccountLimit>,
+    /// Servers of tools that were named at the start, and how each was when a turn last began.
+    pub(super) servers: Bounded<String>,
     unreadable_in_a_row: u32,
 }
 
@@ -106,6 +108,7 @@ impl Codec {
             tasks: Bounded::new(CHILDREN),
             by_tool: Bounded::new(CHILDREN),
             requests: Requests::default(),
+            servers: Bounded::new(CHILDREN),
             inputs: Bounded::new(rpc::asked::PENDING_REQUESTS),
             turn: None,
             last: None,

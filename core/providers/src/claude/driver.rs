@@ -21,7 +21,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
-    policy::Contract,
+    policy::{Contract, Sandbox},
     provider::{OfferedCommand, OfferedModel},
     provider_event::NativePlace,
     request::{AnswerDelivery, LostReason},
@@ -169,6 +169,10 @@ impl ProviderAdapter for ClaudeAdapter {
 
     fn contract(&self, _: &BTreeMap<String, String>, modes: &BTreeMap<Mode, String>) -> Contract {
         profile::contract(modes)
+    }
+
+    fn takes_mcp(&self, _: &[String], _: Option<Sandbox>) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn sharing(&self) -> ProcessSharing {

@@ -258,6 +258,14 @@ const REFUSED: &[(&str, &str)] = &[
         "register_device_hooks",
         "no hooks were registered by this client",
     ),
+    (
+        "upload_device_hook_template",
+        "no hooks were registered by this client",
+    ),
+    (
+        "remote_control_work_secret",
+        "this client controls it by its pipe alone",
+    ),
 ];
 
 /// Why such a request is refused.

@@ -5,11 +5,14 @@
 //! still shown: the agent waits for it (CASES 14).
 
 use super::{options, tools};
-use crate::rpc::{
-    answers::{Answers, Decision},
-    asked::Opened,
-    form,
-    frames::{cut, has_unknown, list, text_of, text_or_empty},
+use crate::{
+    mcp,
+    rpc::{
+        answers::{Answers, Decision},
+        asked::Opened,
+        form,
+        frames::{cut, has_unknown, list, text_of, text_or_empty},
+    },
 };
 use pilothouse_domain::{
     Body, NativeId, Subject,
@@ -163,8 +166,8 @@ fn subject(
         RequestKind::UserInput => {
             rest.remove("questions");
         }
-        _ => texts.push(match tools::mcp(name) {
-            (Some(server), tool) => format!("{tool} of the MCP server {server}"),
+        _ => texts.push(match mcp::tool_of(name) {
+            (Some(server), tool) => mcp::call_of(server, tool),
             (None, name) => name.to_owned(),
         }),
     }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     contract::{Escalation, EventSender, Launch, StartError},
+    mcp::{self, Given, ValueFile},
     process::BoundProcess,
     rpc::{
         facts, greeting,
@@ -18,6 +19,7 @@ use crate::{
 use pilothouse_domain::{
     AgentName, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
 };
+use serde_json::json;
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
@@ -44,6 +46,10 @@ const ARGUMENTS: &[&str] = &[
 ];
 /// Without this the mode in which nothing is asked cannot be entered; with it, it is only possible.
 const ALLOW_BYPASS: &str = "--allow-dangerously-skip-permissions";
+/// Names a file of servers, which are there beside those that the person configured for the agent.
+const SERVERS: &str = "--mcp-config";
+/// How long a server may take to start, in ms, for which the first turn waits; 30 s where it is not set.
+const SERVER_START: &str = "MCP_TIMEOUT";
 /// Batches of events that wait to be passed on.
 const BATCHES: usize = 16;
 
@@ -146,13 +152,24 @@ impl Starting {
         let mut arguments: Vec<&str> = ARGUMENTS.to_vec();
         arguments.extend(conversation.arguments());
         arguments.extend(may_bypass.then_some(ALLOW_BYPASS));
-        let started = BoundProcess::start(launch, &arguments)
+        let mut given = launch.mcp.at(&launch.cwd);
+        given.leave_out(|value| {
+            // It would put a variable of its own there.
+            let problem = "Claude Code reads `${` in a value otherwise";
+            value.contains("${").then(|| problem.to_owned())
+        });
+        let life = format!("{}.{generation}", launch.incarnation);
+        let (launch, servers) = self.with_servers(&given, &life)?;
+        let path = servers
+            .as_ref()
+            .map(|file| file.path().to_string_lossy().into_owned());
+        arguments.extend(path.iter().flat_map(|path| [SERVERS, path.as_str()]));
+        let started = BoundProcess::start(&launch, &arguments)
             .await
             .map_err(Failed::Start)?;
         let (ready, first) = oneshot::channel();
         let (sender, mut inner) = mpsc::channel(BATCHES);
         let serves = conversation.serves().clone();
-        let life = format!("{}.{generation}", launch.incarnation);
         let session = Session::start(
             started,
             Codec::serving(&life, serves.clone()),
@@ -178,7 +195,8 @@ impl Starting {
             relay,
         };
         match process.handshake(&self.deadlines).await {
-            Ok(first_events) => {
+            Ok(mut first_events) => {
+                first_events.extend(mcp::notices(given.left_out));
                 // If the reader is gone, the process is, and the first call will say so.
                 let _ = ready.send(first_events);
                 Ok(process)
@@ -193,6 +211,35 @@ impl Starting {
                 Err(Failed::Start(error))
             }
         }
+    }
+}
+
+impl Starting {
+    /// How it is launched with servers of tools: they are read from a file, because others can see arguments.
+    fn with_servers(
+        &self,
+        given: &Given,
+        life: &str,
+    ) -> Result<(Launch, Option<ValueFile>), Failed> {
+        let mut launch = self.launch.clone();
+        if given.servers.is_empty() {
+            return Ok((launch, None));
+        }
+        let config = json!({ "mcpServers": mcp::usual(&given.servers) });
+        let name = format!("{life}.json");
+        let file = ValueFile::write(&name, launch.pid_file.as_deref(), &config.to_string())
+            .map_err(|error| {
+                Failed::Start(StartError::Spawn {
+                    agent: launch.agent.clone(),
+                    program: launch.command.first().cloned().unwrap_or_default(),
+                    problem: format!("its MCP servers cannot be written down for it: {error}"),
+                })
+            })?;
+        if std::env::var_os(SERVER_START).is_none() {
+            let bound = mcp::START.as_millis().to_string();
+            launch.env.entry(SERVER_START.to_owned()).or_insert(bound);
+        }
+        Ok((launch, Some(file)))
     }
 }
 

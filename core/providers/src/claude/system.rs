@@ -4,9 +4,12 @@ use super::{
     codec::{Codec, Received},
     tasks, turns,
 };
-use crate::rpc::{
-    event,
-    frames::{cut, text_of, text_or_empty},
+use crate::{
+    mcp,
+    rpc::{
+        event,
+        frames::{cut, list, text_of, text_or_empty},
+    },
 };
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
@@ -16,6 +19,8 @@ use pilothouse_domain::{
 };
 use serde_json::Value;
 
+/// Servers of tools that are looked at.
+const SERVERS: usize = 64;
 /// Bytes of a directory's path.
 const PATH: usize = 4096;
 
@@ -65,6 +70,32 @@ fn init(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
     }
     if codec.sent.waits_unnamed() {
         codec.ensure_turn(out);
+    }
+    servers(codec, frame, out);
+}
+
+/// Says once of each server that was named to the agent at its start that it is not there when a turn begins.
+fn servers(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
+    for server in list(frame, "mcp_servers").iter().take(SERVERS) {
+        if text_of(server, "source").as_deref() != Some("dynamic") {
+            continue;
+        }
+        let name = cut(&text_or_empty(server, "name"), 64);
+        let status = cut(&text_or_empty(server, "status"), 64);
+        let id = NativeId(name.clone());
+        let was = codec.servers.get(&id).cloned();
+        codec.servers.insert(id, status.clone());
+        if status == "connected" || was.as_ref() == Some(&status) {
+            continue;
+        }
+        let problem = match status.as_str() {
+            "pending" => "it has not started yet".to_owned(),
+            "failed" => "it did not start; `claude mcp list` on the host says more".to_owned(),
+            "needs-auth" => "it needs a sign-in on the host".to_owned(),
+            status => format!("the agent calls it `{status}`"),
+        };
+        let kind = mcp::notice(mcp::not_started(&name, &problem));
+        event(out, codec.place(None), kind);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::content;
 use crate::{
-    diff,
+    diff, mcp,
     rpc::frames::{cut, list, text_of, text_or_empty},
 };
 use pilothouse_domain::{
@@ -208,7 +208,7 @@ fn opening(name: &str, input: &Value, cwd: &str) -> ItemContent {
             if !changes.is_empty() {
                 return ItemContent::FileChange { changes };
             }
-            let (server, tool) = mcp(name);
+            let (server, tool) = mcp::tool_of(name);
             ItemContent::Tool {
                 server: server.map(|server| cut(server, NAME)),
                 name: cut(tool, NAME),
@@ -217,13 +217,6 @@ fn opening(name: &str, input: &Value, cwd: &str) -> ItemContent {
             }
         }
     }
-}
-
-/// The server and the tool of an MCP tool's name, `mcp__SERVER__TOOL`.
-pub(super) fn mcp(name: &str) -> (Option<&str>, &str) {
-    name.strip_prefix("mcp__")
-        .and_then(|rest| rest.split_once("__"))
-        .map_or((None, name), |(server, tool)| (Some(server), tool))
 }
 
 /// The changes to files that a call asks for, as its input says.
@@ -366,12 +359,5 @@ mod tests {
         );
         let told = json!({"filePath": "/a", "type": "create", "content": "x"});
         assert_eq!(made(Some(&told)).unwrap()[0].action, FileAction::Add);
-    }
-
-    #[test]
-    fn the_server_of_an_mcp_tool_is_told_apart() {
-        assert_eq!(mcp("mcp__desk__ask__twice"), (Some("desk"), "ask__twice"));
-        assert_eq!(mcp("Bash"), (None, "Bash"));
-        assert_eq!(mcp("mcp__odd"), (None, "mcp__odd"));
     }
 }

@@ -10,7 +10,10 @@ use crate::{
     rpc::session::Session,
 };
 use futures_util::future::BoxFuture;
-use pilothouse_domain::{Capabilities, Mode, policy::Contract};
+use pilothouse_domain::{
+    Capabilities, Mode,
+    policy::{Contract, Sandbox},
+};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
@@ -100,7 +103,7 @@ impl CodexAdapter {
             first,
         );
         // From here on dropping it, also by cancelling this start, kills the process.
-        let runtime = CodexRuntime::new(session, goes_on, self.deadlines);
+        let runtime = CodexRuntime::new(session, launch.mcp.clone(), goes_on, self.deadlines);
         match runtime.handshake().await {
             Ok(first_events) => {
                 // If the reader is gone, the process is, and the first call will say so.
@@ -141,6 +144,10 @@ impl ProviderAdapter for CodexAdapter {
 
     fn contract(&self, _: &BTreeMap<String, String>, _: &BTreeMap<Mode, String>) -> Contract {
         profile::CONTRACT
+    }
+
+    fn takes_mcp(&self, _: &[String], _: Option<Sandbox>) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn sharing(&self) -> ProcessSharing {

@@ -41,6 +41,9 @@ struct Waiting {
     active: Option<NativeId>,
 }
 
+/// Remarks about a conversation that wait for its next turn.
+const TOLD_AT_ONCE: usize = 64;
+
 /// State of one connection to one codex process.
 #[derive(Debug, Clone)]
 pub struct Codec {
@@ -57,6 +60,8 @@ pub struct Codec {
     pub(super) usage: Bounded<notifications::TurnUsage>,
     /// Limits of the account, as last told.
     pub(super) limits: Vec<AccountLimit>,
+    /// What is to be told of a conversation's servers of tools as soon as a turn of it begins.
+    pub(super) untold: Bounded<Vec<String>>,
     unreadable_in_a_row: u32,
 }
 
@@ -79,6 +84,7 @@ impl Codec {
             begun: Bounded::new(REMEMBERED_PATCHES),
             usage: Bounded::new(REMEMBERED_PATCHES),
             limits: Vec::new(),
+            untold: Bounded::new(REMEMBERED_PATCHES),
             unreadable_in_a_row: 0,
         }
     }
@@ -107,6 +113,17 @@ impl Codec {
     /// Forgets a call whose answer is no longer waited for.
     pub fn forget(&mut self, call: u64) {
         self.calls.remove(&call);
+    }
+
+    /// Tells something in a conversation: now, where a turn goes on in it, or in its next turn.
+    pub(super) fn tell(&mut self, thread: &NativeId, told: Vec<String>) {
+        if told.is_empty() {
+            return;
+        }
+        let mut all = self.untold.get(thread).cloned().unwrap_or_default();
+        all.extend(told);
+        all.truncate(TOLD_AT_ONCE);
+        self.untold.insert(thread.clone(), all);
     }
 
     /// The line that ends the handshake.

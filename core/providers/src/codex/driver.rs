@@ -13,6 +13,7 @@ use crate::{
         Interrupting, OpenError, OpenThread, RespondError, Response, Reverting, SendError,
         SendTurn, StartError, Steering, TurnAccepted,
     },
+    mcp::{Given, McpServers},
     picture,
     process::agent::AgentProcess,
     rpc::{
@@ -56,6 +57,8 @@ struct Loaded {
 /// A running codex.
 pub(super) struct CodexRuntime {
     pub(super) session: Arc<Session<Codec>>,
+    /// Servers of tools for its conversations.
+    pub(super) mcp: McpServers,
     threads: Mutex<BTreeMap<NativeId, Loaded>>,
     models: Mutex<Vec<OfferedModel>>,
     pub(super) deadlines: Deadlines,
@@ -72,9 +75,15 @@ impl Drop for CodexRuntime {
 }
 
 impl CodexRuntime {
-    pub(super) fn new(session: Arc<Session<Codec>>, goes_on: bool, deadlines: Deadlines) -> Self {
+    pub(super) fn new(
+        session: Arc<Session<Codec>>,
+        mcp: McpServers,
+        goes_on: bool,
+        deadlines: Deadlines,
+    ) -> Self {
         Self {
             session,
+            mcp,
             threads: Mutex::default(),
             models: Mutex::default(),
             deadlines,
@@ -179,17 +188,23 @@ impl CodexRuntime {
         self.check_place(&open.cwd)?;
         let permissions = Permissions::from(open.selection.mode);
         let (cwd, model) = (open.cwd.clone(), open.selection.model.clone());
+        let Given {
+            servers: mcp,
+            left_out,
+        } = self.mcp.at(&open.cwd);
         let call = match &open.resume {
             None => Call::ThreadStart {
                 cwd,
                 model,
                 permissions,
+                mcp,
             },
             Some(thread) => Call::ThreadResume {
                 thread: thread.clone(),
                 cwd,
                 model,
                 permissions,
+                mcp,
             },
         };
         let subagents = match &open.resume {
@@ -200,6 +215,7 @@ impl CodexRuntime {
             .load(call, &open.cwd, permissions, open.resume.as_ref())
             .await?;
         self.join(subagents).await;
+        lock(&self.session.codec).tell(&thread, left_out);
         Ok(thread)
     }
 

@@ -7,9 +7,12 @@ use super::{
     passed_over::{PASSED_OVER, Passed},
     replies,
 };
-use crate::rpc::{
-    event,
-    frames::{RAW_LIMIT, cut, text_of, text_or_empty, texts},
+use crate::{
+    mcp,
+    rpc::{
+        event,
+        frames::{RAW_LIMIT, cut, text_of, text_or_empty, texts},
+    },
 };
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
@@ -41,6 +44,9 @@ pub(super) fn read(codec: &mut Codec, method: &str, params: &Value, out: &mut Ve
         ("serverRequest/resolved", _) => params.get("requestId").map(|id| {
             codec.resolved(thread, id, out);
         }),
+        ("mcpServer/startupStatus/updated", Some(thread)) => {
+            server_started(codec, thread, params, out)
+        }
         ("account/rateLimits/updated", _) => account_limits(codec, params, out),
         ("item/fileChange/patchUpdated", Some(thread)) => {
             let place = codec.lineage.place(Some(thread.clone()), turn);
@@ -95,6 +101,36 @@ fn diagnostic(method: &str, params: &Value) -> String {
     }
 }
 
+/// A server of tools starts, or did not. One that is being stopped is no problem.
+fn server_started(
+    codec: &mut Codec,
+    thread: &NativeId,
+    params: &Value,
+    out: &mut Vec<Received>,
+) -> Option<()> {
+    let name = text_of(params, "name")?;
+    if text_of(params, "status")? == "failed" {
+        let problem = text_of(params, "error").unwrap_or_else(|| "codex does not say why".into());
+        // What follows is advice for codex' own configuration.
+        let problem = problem.lines().next().unwrap_or_default();
+        let told = mcp::not_started(&cut(&name, 64), &cut(problem, 512));
+        codec.tell(thread, vec![told]);
+        tell(codec, thread, out);
+    }
+    Some(())
+}
+
+/// Tells what waits to be told in a conversation, if a turn goes on in it.
+fn tell(codec: &mut Codec, thread: &NativeId, out: &mut Vec<Received>) {
+    let Some(turn) = codec.lineage.active_turn(thread).cloned() else {
+        return;
+    };
+    let place = codec.lineage.place(Some(thread.clone()), Some(turn));
+    for told in codec.untold.remove(thread).unwrap_or_default() {
+        event(out, place.clone(), mcp::notice(told));
+    }
+}
+
 fn turn_started(
     codec: &mut Codec,
     thread: &NativeId,
@@ -110,6 +146,7 @@ fn turn_started(
     }
     let place = codec.lineage.place(Some(thread.clone()), Some(id));
     event(out, place, ProviderEventKind::TurnStarted);
+    tell(codec, thread, out);
     Some(())
 }
 

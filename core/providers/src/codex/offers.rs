@@ -106,15 +106,20 @@ impl CodexRuntime {
     async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
         self.check_place(&fork.cwd)?;
         let permissions = Permissions::from(fork.selection.mode);
+        let given = self.mcp.at(&fork.cwd);
         let call = Call::ThreadFork {
             source: fork.source.clone(),
             through: fork.through,
             cwd: fork.cwd.clone(),
             model: fork.selection.model,
             permissions,
+            mcp: given.servers,
         };
-        self.load(call, &fork.cwd, permissions, Some(&fork.source))
-            .await
+        let thread = self
+            .load(call, &fork.cwd, permissions, Some(&fork.source))
+            .await?;
+        lock(&self.session.codec).tell(&thread, given.left_out);
+        Ok(thread)
     }
 
     /// Codex stops a turn that goes on and takes back all the same: here that is refused.

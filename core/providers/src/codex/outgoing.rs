@@ -1,9 +1,13 @@
 //! What we send: one typed call per method that is used.
 
 use super::profile::Permissions;
-use crate::{picture::Encoded, rpc::line};
+use crate::{
+    mcp::{self, McpReach, McpServer},
+    picture::Encoded,
+    rpc::line,
+};
 use pilothouse_domain::NativeId;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 /// A picture that goes with a message.
@@ -35,6 +39,8 @@ pub enum Call {
         model: Option<String>,
         /// What it may do.
         permissions: Permissions,
+        /// Servers of tools that it is given beside its own.
+        mcp: Vec<McpServer>,
     },
     /// Loads a conversation. Everything is sent again: a new process forgets the sandbox (docs/agents-probes.md, section 2).
     ThreadResume {
@@ -46,6 +52,8 @@ pub enum Call {
         model: Option<String>,
         /// What it may do.
         permissions: Permissions,
+        /// Servers of tools that it is given beside its own.
+        mcp: Vec<McpServer>,
     },
     /// Copies a conversation, with its own settings; the copy is loaded. The source need not be.
     ThreadFork {
@@ -59,6 +67,8 @@ pub enum Call {
         model: Option<String>,
         /// What it may do.
         permissions: Permissions,
+        /// Servers of tools that it is given beside its own.
+        mcp: Vec<McpServer>,
     },
     /// Takes back a turn and all after it, of a loaded conversation. A turn that goes on would be stopped by it.
     ThreadRevert {
@@ -227,7 +237,8 @@ impl Call {
                 cwd,
                 model,
                 permissions,
-            } => with_model(
+                mcp,
+            } => with_choice(
                 json!({
                     "cwd": cwd,
                     "approvalPolicy": permissions.policy(),
@@ -235,13 +246,15 @@ impl Call {
                     "sandbox": permissions.sandbox(),
                 }),
                 model,
+                mcp,
             ),
             Self::ThreadResume {
                 thread,
                 cwd,
                 model,
                 permissions,
-            } => with_model(
+                mcp,
+            } => with_choice(
                 json!({
                     "threadId": thread,
                     "cwd": cwd,
@@ -251,6 +264,7 @@ impl Call {
                     "excludeTurns": true,
                 }),
                 model,
+                mcp,
             ),
             Self::ThreadFork {
                 source,
@@ -258,7 +272,8 @@ impl Call {
                 cwd,
                 model,
                 permissions,
-            } => with_model(
+                mcp,
+            } => with_choice(
                 json!({
                     "threadId": source,
                     "lastTurnId": through,
@@ -269,6 +284,7 @@ impl Call {
                     "excludeTurns": true,
                 }),
                 model,
+                mcp,
             ),
             Self::ThreadRevert { thread, before } => {
                 json!({"threadId": thread, "beforeTurnId": before})
@@ -387,6 +403,33 @@ fn input(text: &str, images: &[Image]) -> Vec<Value> {
         }
     });
     words.into_iter().chain(pictures).collect()
+}
+
+/// With the model and the servers of a conversation that is loaded.
+fn with_choice(params: Value, model: &Option<String>, mcp: &[McpServer]) -> Value {
+    let mut params = with_model(params, model);
+    if !mcp.is_empty() {
+        // Put into what codex is configured with, over a server of the same name.
+        params["config"] = json!({ "mcp_servers": servers(mcp) });
+    }
+    params
+}
+
+fn servers(servers: &[McpServer]) -> Map<String, Value> {
+    let each = servers.iter().map(|server| {
+        let mut config = match &server.reach {
+            McpReach::Stdio { command, env } => {
+                let (program, arguments) = mcp::program(command);
+                json!({"command": program, "args": arguments, "env": mcp::values(env)})
+            }
+            McpReach::Http { url, headers } => {
+                json!({"url": url, "http_headers": mcp::values(headers)})
+            }
+        };
+        config["startup_timeout_sec"] = json!(mcp::START.as_secs());
+        (server.name.clone(), config)
+    });
+    each.collect()
 }
 
 fn with_model(mut params: Value, model: &Option<String>) -> Value {

@@ -7,6 +7,7 @@ use super::{
     link::{Link, Meters},
     profile,
     rules::{FLOOR, PERMISSION},
+    servers::Servers,
 };
 use crate::{
     contract::{AgentRuntime, EventSender, Launch, ProcessSharing, ProviderAdapter, StartError},
@@ -20,7 +21,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, Mode,
-    policy::{Contract, MustAsk},
+    policy::{Contract, MustAsk, Sandbox},
 };
 use std::{
     collections::BTreeMap,
@@ -118,8 +119,14 @@ impl OpencodeAdapter {
         let process = AgentProcess::from(process);
         match known {
             Ok(address) => {
-                self.connect(launch, process, Box::new(Plain(address)), &secret, events)
-                    .await
+                self.connect(
+                    launch,
+                    (process, false),
+                    Box::new(Plain(address)),
+                    &secret,
+                    events,
+                )
+                .await
             }
             Err(problem) => Err(failed(&launch, &process, problem, self.deadlines).await),
         }
@@ -145,7 +152,7 @@ impl OpencodeAdapter {
         let process = DetachedProcess::attach(&record, known, &launch)
             .map_err(|error| spawn_error(error.to_string()))?;
         let connector = Box::new(Plain(address));
-        self.connect(launch, process.into(), connector, &secret, events)
+        self.connect(launch, (process.into(), true), connector, &secret, events)
             .await
     }
 
@@ -182,11 +189,11 @@ impl OpencodeAdapter {
         }
     }
 
-    /// Speaks with an opencode, which listens already.
+    /// Speaks with an opencode, which listens already, and was at work before (`goes_on`) or was not.
     pub(super) async fn connect(
         &self,
         launch: Launch,
-        process: AgentProcess,
+        (process, goes_on): (AgentProcess, bool),
         connector: Box<dyn Connector>,
         secret: &str,
         events: EventSender,
@@ -206,7 +213,9 @@ impl OpencodeAdapter {
             events,
         );
         let choice = Choice::new(launch.modes.clone());
-        let mut runtime = OpencodeRuntime::new(Arc::clone(&link), process, deadlines, choice);
+        let servers = Servers::new(launch.mcp.clone(), goes_on);
+        let mut runtime =
+            OpencodeRuntime::new(Arc::clone(&link), process, deadlines, choice, servers);
         match runtime.handshake().await {
             Ok((first, stream)) => {
                 link.run(first, stream).await;
@@ -266,6 +275,10 @@ impl ProviderAdapter for OpencodeAdapter {
             auto_edit: MustAsk::COMMANDS,
             own_files: &[],
         }
+    }
+
+    fn takes_mcp(&self, _: &[String], _: Option<Sandbox>) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn sharing(&self) -> ProcessSharing {

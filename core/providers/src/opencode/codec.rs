@@ -57,6 +57,8 @@ pub struct Codec {
     events: Events,
     /// Conversations that were opened here.
     roots: BTreeMap<NativeId, Conversation>,
+    /// Servers of tools, by their names.
+    pub(super) servers: Vec<String>,
     /// Conversations that work for them.
     children: Bounded<Conversation>,
     pub(super) requests: Requests,
@@ -83,6 +85,7 @@ impl Codec {
         Self {
             events: Events::new(FRAME_LIMIT),
             roots: BTreeMap::new(),
+            servers: Vec::new(),
             children: Bounded::new(CHILDREN),
             requests: Requests::default(),
             over: Bounded::new(OVER),

@@ -11,6 +11,7 @@ use super::{
     profile,
     replies::{CallError, Reply, Session},
     rules::{self, Rule},
+    servers::Servers,
 };
 use crate::{
     contract::{
@@ -41,6 +42,7 @@ use std::{
 pub(super) struct OpencodeRuntime {
     pub(super) link: Arc<Link>,
     process: Arc<AgentProcess>,
+    pub(super) servers: Servers,
     deadlines: Deadlines,
     pub(super) choice: Choice,
     /// The rules that each conversation has of ours.
@@ -70,9 +72,11 @@ impl OpencodeRuntime {
         process: Arc<AgentProcess>,
         deadlines: Deadlines,
         choice: Choice,
+        servers: Servers,
     ) -> Self {
         Self {
             link,
+            servers,
             process,
             deadlines,
             choice,
@@ -147,6 +151,7 @@ impl OpencodeRuntime {
 
     async fn open(&self, open: OpenThread) -> Result<NativeId, OpenError> {
         self.check_workspace(&open.cwd).await?;
+        let problems = self.servers.add(&self.link, &open.cwd).await;
         let mode = open.selection.mode;
         let call = match &open.resume {
             None => Call::Create {
@@ -173,7 +178,9 @@ impl OpencodeRuntime {
                 error: run_error(ErrorCode::Resume, message),
             });
         }
-        Ok(self.adopt(session, mode, resumed).await)
+        let id = self.adopt(session, mode, resumed).await;
+        self.servers.to_be_told(&id, problems);
+        Ok(id)
     }
 
     /// opencode takes a directory that is not there as any other.
@@ -314,6 +321,7 @@ impl OpencodeRuntime {
                 self.link
                     .with_codec(|codec| codec.accepted(&send.thread, &turn));
                 self.tell_rules(&send.thread, &turn, mode).await;
+                self.servers.tell(&self.link, &send.thread, &turn).await;
                 Ok(TurnAccepted { turn: Some(turn) })
             }
             Err(

@@ -59,9 +59,9 @@ impl FarOpencode {
     ) -> Result<Arc<dyn AgentRuntime>, StartError> {
         let process = AgentProcess::Far(FarEnd::new(&self.password));
         let connector = Box::new(self.endpoint.clone());
-        let connected = self
-            .opencode
-            .connect(launch, process, connector, &self.password, events);
+        let connected =
+            self.opencode
+                .connect(launch, (process, true), connector, &self.password, events);
         connected.await.map_err(|error| match error {
             StartError::Handshake {
                 agent,

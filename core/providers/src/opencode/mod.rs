@@ -30,6 +30,7 @@ pub mod profile;
 mod replies;
 mod requests;
 mod rules;
+mod servers;
 mod sse;
 mod tools;
 mod turns;

@@ -1,6 +1,7 @@
 //! Calls of ours as HTTP requests (opencode 1.18.33, `GET /doc`).
 
 use super::rules::Rule;
+use crate::mcp::{self, McpReach, McpServer};
 use pilothouse_domain::NativeId;
 use serde_json::{Value, json};
 
@@ -25,6 +26,19 @@ pub enum Call {
         directory: String,
         /// At most so many.
         limit: u32,
+    },
+    /// How its servers of tools stand in a directory.
+    Servers {
+        /// Which directory.
+        directory: String,
+    },
+    /// Adds a server of tools for a directory until opencode ends, in place of one of its name; answered when it has started,
+    /// or has not.
+    AddServer {
+        /// Which directory.
+        directory: String,
+        /// The server.
+        server: McpServer,
     },
     /// Begins a conversation.
     Create {
@@ -167,6 +181,8 @@ impl Call {
             Self::Place => "its directory",
             Self::Look => "the files of its directory",
             Self::List { .. } => "its conversations",
+            Self::Servers { .. } => "its MCP servers",
+            Self::AddServer { .. } => "an MCP server",
             Self::Create { .. } => "a new conversation",
             Self::Get { .. } => "a conversation",
             Self::Permit { .. } => "a change of permissions",
@@ -209,6 +225,11 @@ impl Call {
                 "{}&roots=true&limit={limit}",
                 at("/session", directory)
             )),
+            Self::Servers { directory } => get(at("/mcp", directory)),
+            Self::AddServer { directory, server } => {
+                let body = json!({ "name": server.name, "config": config(server) });
+                post(at("/mcp", directory), body)
+            }
             Self::Create { directory, rules } => {
                 let body = json!({ "permission": rules_json(rules) });
                 post(at("/session", directory), body)
@@ -298,6 +319,19 @@ impl Prompt {
         }
         body
     }
+}
+
+fn config(server: &McpServer) -> Value {
+    let mut config = match &server.reach {
+        McpReach::Stdio { command, env } => {
+            json!({"type": "local", "command": command, "environment": mcp::values(env)})
+        }
+        McpReach::Http { url, headers } => {
+            json!({"type": "remote", "url": url, "headers": mcp::values(headers)})
+        }
+    };
+    config["timeout"] = json!(mcp::START.as_millis() as u64);
+    config
 }
 
 fn rules_json(rules: &[Rule]) -> Vec<Value> {

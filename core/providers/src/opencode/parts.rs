@@ -272,6 +272,7 @@ impl Codec {
         let (name, state) = (text_or_empty(part, "tool"), part.get("state"));
         let state = state.unwrap_or(&Value::Null);
         let status = text_or_empty(state, "status");
+        let of_server = tools::server_of(&name, &self.servers);
         let Some(known) = self.conversation_mut(session) else {
             return;
         };
@@ -285,12 +286,14 @@ impl Codec {
         if kept.ended || status == "pending" {
             return;
         }
+        let mut learned = None;
         if kept.input.is_none()
             && tools::is_asked_by_name(&name)
             && let Some(input) = state.get("input").filter(|input| input.is_object())
         {
             let input = serde_json::to_string_pretty(input).ok();
             kept.input = input.filter(|input| input.len() <= room);
+            learned.clone_from(&kept.input);
         }
         let error = text_or_empty(state, "error");
         let cut_short = tools::cut_short(&name, state);
@@ -309,7 +312,12 @@ impl Codec {
             _ if ended.is_some() => error.clone(),
             _ => String::new(),
         };
-        let content = tools::content(&name, state, &directory, &kept.changes, output);
+        let mut content = tools::content(&name, state, &directory, &kept.changes, output);
+        if let Some(ItemContent::Tool { server, name, .. }) = &mut content
+            && let Some((known, tool)) = of_server
+        {
+            (*server, *name) = (Some(known), tool);
+        }
         let more = match &content {
             Some(ItemContent::Command { .. }) if ended.is_none() => state
                 .pointer("/metadata/output")
@@ -326,6 +334,9 @@ impl Codec {
             };
         }
         let Some(content) = content else { return };
+        if let Some(input) = learned {
+            self.show_input(&id, &input, out);
+        }
         if let (Some(ItemStatus::Failed), ItemContent::FileChange { .. }) = (ended, &content)
             && !error.is_empty()
         {
@@ -383,6 +394,27 @@ impl Codec {
     }
 
     /// `permission.asked` and `question.asked`, and what a list of either holds.
+    /// opencode asks for a tool of a server before it says what it is called with (docs/agents-probes.md, section 15): the
+    /// request then shows it, as another one than before.
+    fn show_input(&mut self, item: &NativeId, input: &str, out: &mut Vec<Told>) {
+        let mut changed = Vec::new();
+        for (request, pending) in self.requests.iter_mut() {
+            let opened = &mut pending.opened;
+            if opened.item.as_ref() == Some(item)
+                && opened.kind == RequestKind::Tool
+                && !pending.answered
+                && opened.subject.text.is_none()
+            {
+                requests::show_input(&mut opened.subject, input);
+                tell(pending.place.clone(), opened.event(request), out);
+                changed.push(request.clone());
+            }
+        }
+        for request in changed {
+            self.requests.weigh(&request);
+        }
+    }
+
     pub(super) fn ask(&mut self, question: bool, told: &Value, out: &mut Vec<Told>) {
         let (Some(id), Some(session)) =
             (id_of(told, "id").map(|id| id.0), id_of(told, "sessionID"))

@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 
 /// Bytes of opencode's words in an error.
 const WORDS: usize = 1024;
+/// Servers of tools that are looked at.
+const SERVERS: usize = 256;
 /// Models that are remembered.
 const MODELS: usize = 4096;
 /// Parts of a message of which the kind is remembered.
@@ -45,6 +47,8 @@ pub enum Reply {
     Listed(Vec<FoundConversation>),
     /// The directory that calls are about.
     Place(String),
+    /// Its servers of tools by their names, each with what is wrong with it.
+    Servers(BTreeMap<String, Option<String>>),
     /// A conversation.
     Session(Box<Session>),
     /// Conversations that do something now; the others are idle.
@@ -273,6 +277,9 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
         Call::Config => Ok(Reply::Configured(
             text_of(&value, "model").and_then(|model| named(&model)),
         )),
+        Call::Servers { .. } | Call::AddServer { .. } => servers(&value)
+            .map(Reply::Servers)
+            .ok_or_else(|| shape("object")),
         Call::Place => text_of(&value, "directory")
             .map(Reply::Place)
             .ok_or_else(|| shape("directory")),
@@ -305,6 +312,23 @@ fn words(text: &str) -> String {
         text_of(&value, "message").or_else(|| text_of(value.get("data")?, "message"))
     });
     cut(&told.unwrap_or_else(|| text.to_owned()), WORDS)
+}
+
+/// The first servers, by their names.
+fn servers(value: &Value) -> Option<BTreeMap<String, Option<String>>> {
+    let each = value.as_object()?.iter().take(SERVERS);
+    let problem = |server: &Value| match text_or_empty(server, "status").as_str() {
+        "connected" => None,
+        "failed" => Some(cut(&text_or_empty(server, "error"), WORDS)),
+        "needs_auth" | "needs_client_registration" => {
+            Some("it needs a sign-in on the host: `opencode mcp auth`".to_owned())
+        }
+        other => Some(format!("opencode calls it `{}`", cut(other, 64))),
+    };
+    Some(
+        each.map(|(name, server)| (cut(name, 128), problem(server)))
+            .collect(),
+    )
 }
 
 fn agents(value: &Value) -> Option<BTreeMap<String, Agent>> {

@@ -145,6 +145,14 @@ pub(super) fn permission(
     }
 }
 
+/// Shows what a tool is called with, in a request that did not know it yet.
+pub(super) fn show_input(subject: &mut Subject, input: &str) {
+    subject.text = Some(input.to_owned());
+    // Of more patterns than are shown it stays incomplete.
+    subject.incomplete = subject.reach.len() >= PATTERNS;
+    bound(subject);
+}
+
 /// The changes that a permission shows.
 pub(super) fn changes(metadata: &Value) -> Vec<FileChange> {
     match (text_of(metadata, "filepath"), text_of(metadata, "diff")) {

@@ -82,6 +82,22 @@ pub(super) fn is_asked_by_name(tool: &str) -> bool {
     )
 }
 
+/// The server whose tool that is, of those that are known, and the tool: opencode calls it `SERVER_TOOL`, with `_` in the place
+/// of what it does not take in a name.
+pub(super) fn server_of(name: &str, servers: &[String]) -> Option<(String, String)> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let found = servers.iter().filter_map(|server| {
+        let said: String = server
+            .chars()
+            .map(|c| if plain(c) { c } else { '_' })
+            .collect();
+        let tool = name.strip_prefix(&said)?.strip_prefix('_')?;
+        (!tool.is_empty()).then(|| (server.clone(), tool.to_owned()))
+    });
+    // Of `a` and `a_b` it is the longer one.
+    found.max_by_key(|(server, _)| server.len())
+}
+
 /// How a command ended that opencode stopped: it calls that completed, without an exit code, and says why in its output
 /// (docs/agents-probes.md, section 11). A stop that a person asked for is told by its words, everything else is a failure.
 pub(super) fn cut_short(tool: &str, state: &Value) -> Option<ItemStatus> {

@@ -16,6 +16,7 @@ use crate::{
         ProviderAdapter, RespondError, Response, Reverting, SendError, SendTurn, StartError, Steer,
         SteerError, Steering, TurnAccepted,
     },
+    mcp::ValueFile,
     picture,
     process::{Life, StopTimers},
     rpc::{
@@ -117,6 +118,10 @@ impl ProviderAdapter for PiAdapter {
         }
     }
 
+    fn takes_mcp(&self, command: &[String], sandbox: Option<Sandbox>) -> Result<(), &'static str> {
+        starting::takes_mcp(Dialect::of_command(command), sandbox)
+    }
+
     fn sharing(&self) -> ProcessSharing {
         ProcessSharing::PerThread
     }
@@ -149,6 +154,8 @@ pub(super) struct PiRuntime {
     pub(super) starting: tokio::sync::Mutex<()>,
     /// Kept as long as the process may load it anew, with every session that it loads.
     pub(super) gate_file: Option<GateFile>,
+    /// The same of the extension that brings it its servers of tools.
+    pub(super) _servers: Option<ValueFile>,
     /// What it can run on, as it said at its start.
     pub(super) models: Mutex<Vec<OfferedModel>>,
 }

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     contract::{AgentRuntime, EventSender, Launch, StartError},
+    mcp::{self, McpServer, ValueFile},
     process::{
         BoundProcess,
         sandbox::{self, Needs},
@@ -23,6 +24,7 @@ use crate::{
 use pilothouse_domain::{
     AgentName, CapabilityValue, ProviderEvent, capability::Source, policy::Sandbox,
 };
+use serde_json::{Map, Value, json};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -41,6 +43,22 @@ pub(super) async fn start(
     let mut launch = launch;
     let mut words: Vec<String> = ["--mode", "rpc"].map(str::to_owned).to_vec();
     let mut file = None;
+    let given = launch.mcp.at(&launch.cwd);
+    let mut told = given.left_out;
+    let mut servers = None;
+    match takes_mcp(dialect, launch.sandbox) {
+        Ok(()) if !given.servers.is_empty() => {
+            let written = extension(&life, &launch, &given.servers)?;
+            words.push("-e".to_owned());
+            words.push(written.path().to_string_lossy().into_owned());
+            servers = Some(written);
+        }
+        Ok(()) => {}
+        Err(reason) => {
+            let names = given.servers.iter();
+            told.extend(names.map(|server| mcp::not_started(&server.name, reason)));
+        }
+    }
     match (launch.sandbox, dialect) {
         (None, Dialect::Pi) => {
             let written = GateFile::write(&life, launch.pid_file.as_deref()).map_err(|error| {
@@ -59,12 +77,17 @@ pub(super) async fn start(
         (Some(Sandbox::None), _) => {}
         (Some(sandbox @ Sandbox::Bwrap), _) => {
             let needs = needs(&launch, dialect);
-            launch.command =
-                sandbox::bwrap(&launch, &needs).map_err(|problem| StartError::Sandbox {
-                    agent: launch.agent.clone(),
-                    sandbox,
-                    problem: problem.to_string(),
-                })?;
+            let failed = |problem: String| StartError::Sandbox {
+                agent: launch.agent.clone(),
+                sandbox,
+                problem,
+            };
+            // It looks through the workspace.
+            let of = launch.clone();
+            let made = tokio::task::spawn_blocking(move || sandbox::bwrap(&of, &needs)).await;
+            launch.command = made
+                .map_err(|error| failed(error.to_string()))?
+                .map_err(|problem| failed(problem.to_string()))?;
         }
     }
     let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -89,9 +112,11 @@ pub(super) async fn start(
         models: Mutex::default(),
         starting: tokio::sync::Mutex::default(),
         gate_file: file,
+        _servers: servers,
     };
     match runtime.handshake().await {
-        Ok(first_events) => {
+        Ok(mut first_events) => {
+            first_events.extend(mcp::notices(told));
             // If the reader is gone, the process is, and the first call will say so.
             let _ = ready.send(first_events);
             Ok(Arc::new(runtime))
@@ -101,6 +126,52 @@ pub(super) async fn start(
             runtime.session.stop().await;
             Err(runtime.start_error(&launch.agent, failure).await)
         }
+    }
+}
+
+/// Whether pi or omp can be given servers of tools: they come by an extension, as what asks before their tools do.
+pub(super) fn takes_mcp(dialect: Dialect, sandbox: Option<Sandbox>) -> Result<(), &'static str> {
+    match (dialect, sandbox) {
+        (Dialect::Omp, _) => Err("omp is given none; configure it in omp itself"),
+        (Dialect::Pi, Some(_)) => Err("a pi that does not ask is given none"),
+        (Dialect::Pi, None) => Ok(()),
+    }
+}
+
+/// The servers as an extension that registers them, in a file that only this user can read. It stays as long as the process:
+/// pi reads it again with each session.
+fn extension(life: &str, launch: &Launch, servers: &[McpServer]) -> Result<ValueFile, StartError> {
+    let mut configs = mcp::usual(servers);
+    for config in configs.values_mut() {
+        for values in ["env", "headers"] {
+            let values = config.get_mut(values).and_then(Value::as_object_mut);
+            for value in values.into_iter().flat_map(Map::values_mut) {
+                *value = json!(literally(value.as_str().unwrap_or_default()));
+            }
+        }
+        // As other agents do it: the model sees the tools themselves, and each call is asked for by its name.
+        config["exposure"] = json!("direct");
+    }
+    let source = format!(
+        "export default (pi) => {{\n\tfor (const [name, config] of Object.entries({})) pi.registerMcpServer(name, config);\n}};\n",
+        json!(configs)
+    );
+    let name = format!("{life}.js");
+    ValueFile::write(&name, launch.pid_file.as_deref(), &source).map_err(|error| {
+        StartError::Spawn {
+            agent: launch.agent.clone(),
+            program: launch.command.first().cloned().unwrap_or_default(),
+            problem: format!("its MCP servers cannot be written down for it: {error}"),
+        }
+    })
+}
+
+/// A value as pi takes it for what it is: `$` and a `!` at the beginning have a meaning of their own there.
+fn literally(value: &str) -> String {
+    let plain = value.replace('$', "$$");
+    match plain.strip_prefix('!') {
+        Some(rest) => format!("$!{rest}"),
+        None => plain,
     }
 }
 
@@ -223,5 +294,16 @@ impl PiRuntime {
                 stderr,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_neither_a_command_nor_a_variable_for_pi() {
+        assert_eq!(literally("!rm $HOME"), "$!rm $$HOME");
+        assert_eq!(literally("a!b$"), "a!b$$");
     }
 }

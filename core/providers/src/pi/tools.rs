@@ -6,7 +6,7 @@
 use super::codec::{Codec, Received};
 use crate::{
     acp::content,
-    diff,
+    diff, mcp,
     rpc::{
         bounded::Bounded,
         event,
@@ -198,8 +198,9 @@ fn tool(name: &str, args: &Value, output: String) -> ItemContent {
         Value::Null => String::new(),
         args => args.to_string(),
     };
+    let (server, name) = mcp::tool_of(name);
     ItemContent::Tool {
-        server: None,
+        server: server.map(str::to_owned),
         name: if name.is_empty() { "tool" } else { name }.to_owned(),
         arguments: Body::inline(arguments),
         result: Body::inline(output),

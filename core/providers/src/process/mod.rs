@@ -176,6 +176,7 @@ fn launch_redactor(launch: &Launch) -> Redactor {
                 )
             })),
     )
+    .and(launch.mcp.secrets())
 }
 
 /// See [`BoundProcess::id`]: clock ticks of processor time that it and all it has started have used.

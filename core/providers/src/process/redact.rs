@@ -40,6 +40,17 @@ impl Redactor {
         Self { secrets }
     }
 
+    /// Knows these values as secrets, too, whatever they are called.
+    pub fn and(mut self, values: impl IntoIterator<Item = String>) -> Self {
+        let values = values.into_iter();
+        self.secrets
+            .extend(values.filter(|value| value.len() >= SHORTEST_SECRET));
+        self.secrets
+            .sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        self.secrets.dedup();
+        self
+    }
+
     /// The text without secrets.
     pub fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();

@@ -29,7 +29,10 @@ impl Agent {
         agent.codec.call(Call::Initialize {
             version: "1".to_owned(),
         });
-        agent.codec.call(Call::New { cwd: "/".into() });
+        agent.codec.call(Call::New {
+            cwd: "/".into(),
+            mcp: Vec::new(),
+        });
         agent.receive(&json!({"jsonrpc": "2.0", "id": 1, "result": {
             "protocolVersion": 1, "agentInfo": {"name": name, "version": version}, "agentCapabilities": {},
         }}));
@@ -323,6 +326,7 @@ fn history_that_is_told_while_a_conversation_is_loaded_is_not_told_twice() {
     let (load, _) = codec.call(Call::Load {
         session: NativeId::from("s"),
         cwd: "/".into(),
+        mcp: Vec::new(),
     });
     let mut replay = String::new();
     for update in [

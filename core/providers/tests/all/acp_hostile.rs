@@ -61,7 +61,10 @@ fn a_frame_that_is_too_long_leaves_nobody_waiting() {
         if matches!(event.kind, ProviderEventKind::TurnEnded { status: TurnStatus::Failed, .. })))
     );
     assert_eq!(agent.codec.active_turn(&Agent::session()), None);
-    let (call, _) = agent.codec.call(Call::New { cwd: "/".into() });
+    let (call, _) = agent.codec.call(Call::New {
+        cwd: "/".into(),
+        mcp: Vec::new(),
+    });
     let answered = format!("{{\"jsonrpc\":\"2.0\",\"id\":{call},\"result\":\"{long}\"}}\n");
     let received = agent.codec.receive(answered.as_bytes());
     assert!(received.contains(&Received::Reply {
@@ -309,9 +312,9 @@ proptest! {
         let mut codec = Codec::new("life");
         let session = NativeId::from("s");
         codec.register(1, Call::Initialize { version: String::new() });
-        codec.register(2, Call::New { cwd: "/".into() });
+        codec.register(2, Call::New { cwd: "/".into(), mcp: Vec::new() });
         codec.register(3, Call::Prompt { session: session.clone(), turn: "t".into(), text: String::new() });
-        codec.register(4, Call::Load { session, cwd: "/".into() });
+        codec.register(4, Call::Load { session, cwd: "/".into(), mcp: Vec::new() });
         for (pick, walk, with) in picks {
             let mut frame = frames()[pick.index(frames().len())].clone();
             mutate(&mut frame, &walk, &with);

@@ -115,9 +115,20 @@ impl Replay {
             "initialize" => Call::Initialize {
                 version: String::new(),
             },
-            "session/new" => Call::New { cwd },
-            "session/load" => Call::Load { session, cwd },
-            "session/resume" => Call::Resume { session, cwd },
+            "session/new" => Call::New {
+                cwd,
+                mcp: Vec::new(),
+            },
+            "session/load" => Call::Load {
+                session,
+                cwd,
+                mcp: Vec::new(),
+            },
+            "session/resume" => Call::Resume {
+                session,
+                cwd,
+                mcp: Vec::new(),
+            },
             "session/set_mode" => Call::SetMode {
                 session,
                 mode: text(&params["modeId"]),

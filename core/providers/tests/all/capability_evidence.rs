@@ -174,6 +174,26 @@ pub(crate) const TOLD: &[(CapabilityFlag, Shows)] = &[
 /// Whose `yes` a test on the real agent shows: flag, agent, test.
 pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
     (
+        McpTools,
+        "codex",
+        "codex_calls_a_tool_of_a_server_that_is_handed_through",
+    ),
+    (
+        McpTools,
+        "claude",
+        "claude_calls_a_tool_of_a_server_that_is_handed_through",
+    ),
+    (
+        McpTools,
+        "opencode",
+        "opencode_calls_a_tool_of_a_server_that_is_handed_through",
+    ),
+    (
+        McpTools,
+        "pi",
+        "pi_calls_a_tool_of_a_server_that_is_handed_through",
+    ),
+    (
         MultipleThreadsPerSession,
         "codex",
         "a_copy_holds_what_was_said_up_to_its_turn_and_goes_its_own_way",

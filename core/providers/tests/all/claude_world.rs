@@ -12,6 +12,7 @@ use pilothouse_providers::{
     contract::{
         AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RuntimeEvents, SendTurn, StartError,
     },
+    mcp::McpServers,
 };
 use serde_json::{Value, json};
 use std::{
@@ -45,6 +46,8 @@ pub(crate) struct World {
     pub(crate) dir: TempDir,
     pub(crate) selection: Selection,
     pub(crate) arguments: Vec<String>,
+    /// Servers of tools that it is given.
+    mcp: McpServers,
     lives: AtomicU8,
 }
 
@@ -81,6 +84,7 @@ pub(crate) fn launch(dir: &Path, port: u16, life: u8) -> Launch {
         command: vec![claude().to_owned()],
         env: env.map(|(name, value)| (name.to_owned(), value)).into(),
         modes: BTreeMap::new(),
+        mcp: pilothouse_providers::mcp::McpServers::default(),
         cwd: dir.join("workspace"),
         wrapper: Vec::new(),
         sandbox: None,
@@ -100,6 +104,24 @@ impl World {
         selection: Selection,
         arguments: &[&str],
     ) -> Self {
+        Self::start_all(scripts, selection, arguments, |_| McpServers::default()).await
+    }
+
+    /// The same with servers of tools, which are made for the directory that all of it stands in.
+    pub(crate) async fn start_given(
+        scripts: Value,
+        selection: Selection,
+        mcp: impl Fn(&Path) -> McpServers,
+    ) -> Self {
+        Self::start_all(scripts, selection, &[], mcp).await
+    }
+
+    async fn start_all(
+        scripts: Value,
+        selection: Selection,
+        arguments: &[&str],
+        mcp: impl Fn(&Path) -> McpServers,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let model = Model::start(&scripts, dir.path());
         for name in ["workspace", "home", "claude"] {
@@ -114,7 +136,8 @@ impl World {
         assert!(made.success());
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         let lives = AtomicU8::new(1);
-        let (runtime, events) = start(&dir, &model, 1, None, &selection, &arguments)
+        let mcp = mcp(dir.path());
+        let (runtime, events) = start(&dir, &model, 1, None, (&selection, &mcp), &arguments)
             .await
             .expect("claude starts");
         Self {
@@ -126,6 +149,7 @@ impl World {
             dir,
             selection,
             arguments,
+            mcp,
             lives,
         }
     }
@@ -138,7 +162,7 @@ impl World {
             &self.model,
             life,
             resume,
-            &self.selection,
+            (&self.selection, &self.mcp),
             &self.arguments,
         )
         .await
@@ -342,12 +366,13 @@ async fn start(
     model: &Model,
     life: u8,
     resume: Option<NativeId>,
-    selection: &Selection,
+    (selection, mcp): (&Selection, &McpServers),
     arguments: &[String],
 ) -> Result<(Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>), StartError> {
     let (sender, events) = mpsc::channel(1024);
     let mut launch = launch(dir.path(), model.port, life);
     launch.command.extend(arguments.iter().cloned());
+    launch.mcp = mcp.clone();
     launch.opens = Some(OpenThread {
         resume,
         cwd: launch.cwd.clone(),

@@ -14,6 +14,7 @@ mod acp_hostile;
 mod acp_misbehaving;
 mod acp_recordings;
 mod acp_updates;
+mod asked_of_us;
 mod capabilities;
 mod capability_evidence;
 mod claude_asking;
@@ -33,6 +34,7 @@ mod fuzz;
 mod heard;
 mod hostile;
 mod labels;
+mod mcp;
 mod misbehaving;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;

@@ -9,6 +9,7 @@ use pilothouse_domain::{
 };
 use pilothouse_providers::{
     contract::{AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RuntimeEvents, SendTurn},
+    mcp::McpServers,
     opencode::{Deadlines, OpencodeAdapter},
 };
 use serde_json::{Value, json};
@@ -98,6 +99,7 @@ pub(crate) fn launch(dir: &Path, model_port: u16) -> Launch {
         command: vec![opencode().to_owned(), "serve".to_owned()],
         env: home(&dir.join("home"), model_port),
         modes: BTreeMap::new(),
+        mcp: pilothouse_providers::mcp::McpServers::default(),
         cwd: dir.join("workspace"),
         wrapper: Vec::new(),
         sandbox: None,
@@ -114,12 +116,27 @@ impl World {
 
     /// The same, by another command line.
     pub(crate) async fn start_as(scripts: Value, command: Vec<String>) -> Self {
+        Self::start_with(scripts, command, |_| McpServers::default()).await
+    }
+
+    /// The same with servers of tools, which are made for the directory that all of it stands in.
+    pub(crate) async fn start_given(scripts: Value, mcp: impl Fn(&Path) -> McpServers) -> Self {
+        let command = vec![opencode().to_owned(), "serve".to_owned()];
+        Self::start_with(scripts, command, mcp).await
+    }
+
+    async fn start_with(
+        scripts: Value,
+        command: Vec<String>,
+        mcp: impl Fn(&Path) -> McpServers,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let model = Model::start(&scripts, dir.path());
         std::fs::create_dir(dir.path().join("workspace")).unwrap();
         let (sender, events) = mpsc::channel(64);
         let launch = Launch {
             command,
+            mcp: mcp(dir.path()),
             ..launch(dir.path(), model.port)
         };
         let runtime = adapter()

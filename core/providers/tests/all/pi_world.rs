@@ -6,6 +6,7 @@ use pilothouse_domain::{
     Answer, Incarnation, Mode, NativeId, OptionId, ProviderEvent, ProviderEventKind,
     provider::TurnStatus, run::RunError, thread::Selection,
 };
+use pilothouse_providers::mcp::McpServers;
 use pilothouse_providers::{
     contract::{
         AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RuntimeEvents, SendTurn, StartError,
@@ -87,6 +88,7 @@ impl Place {
             incarnation: Incarnation::from_bytes(life()),
             command: pi_command(),
             modes: BTreeMap::new(),
+            mcp: pilothouse_providers::mcp::McpServers::default(),
             env: env
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
@@ -136,6 +138,19 @@ impl PiWorld {
     pub(crate) async fn start(scripts: Value) -> Self {
         let place = Place::new(&scripts);
         let launch = place.launch();
+        Self::launched(place, launch, Mode::Ask).await
+    }
+
+    /// The same with servers of tools, which are made for the directory that all of it stands in.
+    pub(crate) async fn start_given(
+        scripts: Value,
+        mcp: impl Fn(&std::path::Path) -> McpServers,
+    ) -> Self {
+        let place = Place::new(&scripts);
+        let launch = Launch {
+            mcp: mcp(place.dir.path()),
+            ..place.launch()
+        };
         Self::launched(place, launch, Mode::Ask).await
     }
 

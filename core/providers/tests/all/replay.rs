@@ -89,12 +89,14 @@ pub(crate) fn call_of(frame: &Value) -> Call {
             cwd: PathBuf::new(),
             model: None,
             permissions,
+            mcp: Vec::new(),
         },
         "thread/resume" => Call::ThreadResume {
             thread,
             cwd: PathBuf::new(),
             model: None,
             permissions,
+            mcp: Vec::new(),
         },
         "thread/turns/list" => Call::TurnsList {
             thread,

@@ -14,6 +14,7 @@ use pilothouse_providers::{
         AgentRuntime, InputFile, Launch, OpenThread, ProviderAdapter as _, Response, RuntimeEvents,
         SendTurn,
     },
+    mcp::McpServers,
 };
 use serde_json::{Value, json};
 use std::{
@@ -140,6 +141,8 @@ pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) dir: TempDir,
     pub(crate) mode: Mode,
+    /// Servers of tools that it is given.
+    mcp: McpServers,
 }
 
 pub(crate) fn launch(command: &[&str], cwd: &Path) -> Launch {
@@ -148,6 +151,7 @@ pub(crate) fn launch(command: &[&str], cwd: &Path) -> Launch {
         incarnation: Incarnation::from_bytes([7; 16]),
         command: command.iter().map(|&word| word.to_owned()).collect(),
         modes: BTreeMap::new(),
+        mcp: pilothouse_providers::mcp::McpServers::default(),
         env: BTreeMap::new(),
         cwd: cwd.to_owned(),
         wrapper: Vec::new(),
@@ -173,6 +177,16 @@ impl World {
         let (dir, model) = Self::prepare(&scripts);
         let (runtime, events) = Self::launch_codex(&dir).await;
         Self::around(dir, model, runtime, events)
+    }
+
+    /// The same with servers of tools, which are made for the directory that all of it stands in.
+    pub(crate) async fn start_given(scripts: Value, mcp: impl Fn(&Path) -> McpServers) -> Self {
+        let (dir, model) = Self::prepare(&scripts);
+        let mcp = mcp(dir.path());
+        let (runtime, events) = Self::launch_given(&dir, mcp.clone()).await;
+        let mut world = Self::around(dir, model, runtime, events);
+        world.mcp = mcp;
+        world
     }
 
     /// A home, a workspace and a model.
@@ -207,10 +221,18 @@ impl World {
             model,
             dir,
             mode: Mode::Ask,
+            mcp: McpServers::default(),
         }
     }
 
     async fn launch_codex(dir: &TempDir) -> (Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>) {
+        Self::launch_given(dir, McpServers::default()).await
+    }
+
+    async fn launch_given(
+        dir: &TempDir,
+        mcp: McpServers,
+    ) -> (Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>) {
         let (sender, events) = mpsc::channel(64);
         let mut launch = launch(
             &[
@@ -223,6 +245,7 @@ impl World {
             ],
             &dir.path().join("workspace"),
         );
+        launch.mcp = mcp;
         // Tests that run at the same time have one incarnation and must not share its record.
         launch.pid_file = Some(dir.path().join("codex.pid"));
         // Its commands run in login shells: of a home of their own, or they would read the person's profile.
@@ -246,7 +269,7 @@ impl World {
 
     /// Another process over the same home.
     pub(crate) async fn restart(&mut self) {
-        let (runtime, events) = Self::launch_codex(&self.dir).await;
+        let (runtime, events) = Self::launch_given(&self.dir, self.mcp.clone()).await;
         self.goes_on_with(runtime, events);
     }
 

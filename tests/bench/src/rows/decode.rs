@@ -366,7 +366,10 @@ fn acp_codec() -> Box<dyn Decode> {
     codec.call(acp::Call::Initialize {
         version: "1".into(),
     });
-    codec.call(acp::Call::New { cwd: "/".into() });
+    codec.call(acp::Call::New {
+        cwd: "/".into(),
+        mcp: Vec::new(),
+    });
     let hello = json!({"jsonrpc": "2.0", "id": 1, "result": {
         "protocolVersion": 1, "agentInfo": {"name": "bench", "version": "1"}, "agentCapabilities": {},
     }});
