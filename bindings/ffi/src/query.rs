@@ -184,6 +184,9 @@ pub struct OfferedModel {
     pub default_effort: Option<String>,
     /// Whether the agent takes it if none is chosen.
     pub is_default: bool,
+    /// Whether it takes pictures; `null` if the agent does not say.
+    #[uniffi(default = None)]
+    pub images: Option<bool>,
 }
 
 /// A conversation that an agent has by itself.

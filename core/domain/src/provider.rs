@@ -71,6 +71,9 @@ pub struct OfferedModel {
     /// Whether the agent takes it if none is chosen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_default: bool,
+    /// Whether it takes pictures; `None` if the agent does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
 }
 
 /// A command, a skill or a template of the agent's own that a message can name. As the agent has it: to be shown with hidden

@@ -95,6 +95,9 @@ pub enum ProviderEventKind {
         /// The limits.
         limits: Vec<AccountLimit>,
     },
+    /// What the agent can do or offers may be something else now, e.g. because its account changed. Concerns all conversations
+    /// of its process: it is asked anew.
+    AbilitiesChanged,
     /// The agent's process or connection is gone.
     SessionEnded {
         /// Why.

@@ -6,7 +6,7 @@ use crate::{
     escalation, files,
     plan::{Conversation, ForkPlan, OpenPlan, Plan, SendPlan},
     runtimes::{Running, Runtimes, SessionFacts, session_event},
-    work::{Foreign, Past},
+    work::{Changed, Foreign, Past},
     writer::Job,
 };
 use futures_util::FutureExt;
@@ -45,6 +45,8 @@ pub(crate) struct EffectRunner {
 enum Step {
     /// Do this.
     Do(Effect),
+    /// Say what the agent can do now.
+    Look(Changed),
     /// Say that everything before was done.
     Passed(oneshot::Sender<()>),
 }
@@ -65,8 +67,13 @@ impl EffectRunner {
         }
     }
 
-    /// Does an effect after those of its thread before it; an interrupt does not wait for ever.
-    pub(crate) fn dispatch(&mut self, thread: ThreadId, effect: Effect) {
+    /// Says what a thread's agent can do now, after the effects of the thread before.
+    pub(crate) fn look_again(&mut self, changed: Changed) {
+        let (_, queue) = self.lane(changed.thread);
+        let _ = queue.send(Step::Look(changed));
+    }
+
+    fn lane(&mut self, thread: ThreadId) -> (Lane, &mpsc::UnboundedSender<Step>) {
         self.threads.retain(|_, queue| !queue.is_closed());
         let lane = Lane {
             thread,
@@ -79,11 +86,18 @@ impl EffectRunner {
             self.runtime.spawn(lane.clone().run(inbox));
             queue
         });
+        (lane, queue)
+    }
+
+    /// Does an effect after those of its thread before it; an interrupt does not wait for ever.
+    pub(crate) fn dispatch(&mut self, thread: ThreadId, effect: Effect) {
+        let runtime = self.runtime.clone();
+        let (lane, queue) = self.lane(thread);
         // The lane ends only with the ledger; then the effect stays unfinished on disk and is marked at the next boot.
         if matches!(effect.kind, EffectKind::Interrupt { .. }) {
             let (passed, before) = oneshot::channel();
             let _ = queue.send(Step::Passed(passed));
-            self.runtime.spawn(lane.overtake(effect, before));
+            runtime.spawn(lane.overtake(effect, before));
         } else {
             let _ = queue.send(Step::Do(effect));
         }
@@ -118,6 +132,7 @@ impl Lane {
                 Step::Passed(passed) => {
                     let _ = passed.send(());
                 }
+                Step::Look(changed) => self.look(changed).await,
             }
         }
     }
@@ -362,20 +377,10 @@ impl Lane {
             .ensure(agent, &plan.workspace, self.thread, opens)
             .await
             .map_err(|error| failed(None, ErrorCode::Start, &error.to_string()))?;
-        if plan.session != Some(running.facts.incarnation) {
-            let ready = ProviderEventKind::SessionReady {
-                incarnation: running.facts.incarnation,
-                version: running.version.clone(),
-                capabilities: running.runtime.capabilities(),
-            };
-            if !self.tell(&running, session_event(ready, None)).await {
-                return Err(closing(&running));
-            }
-            let models = running.runtime.models();
-            if !models.is_empty() {
-                let offered = ProviderEventKind::ModelsOffered { models };
-                self.tell(&running, session_event(offered, None)).await;
-            }
+        if plan.session != Some(running.facts.incarnation)
+            && !self.introduce(&running, &plan.selection, true).await
+        {
+            return Err(closing(&running));
         }
         let native = self.conversation(&running, plan).await?;
         if plan.session != Some(running.facts.incarnation) {

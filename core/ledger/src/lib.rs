@@ -21,6 +21,7 @@ mod elsewhere;
 mod escalation;
 mod files;
 mod forward;
+mod introducing;
 mod listing;
 mod open_text;
 mod plan;

@@ -397,6 +397,8 @@ impl Writer {
         for (job, reply) in answered {
             reply.send(job);
         }
+        let changed = done.changed.into_iter();
+        changed.for_each(|changed| self.effects.look_again(changed));
         for (thread, effect) in done.effects {
             self.effects.dispatch(thread, effect);
         }

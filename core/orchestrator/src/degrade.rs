@@ -136,7 +136,7 @@ pub const TABLE: &[Degradation] = &[
         feature: Feature::SendImages,
         needs: CapabilityFlag::ImageInput,
         fallback: Fallback::Refuse,
-        words: "This agent takes no pictures.",
+        words: "This agent takes no pictures, or not with the model that is chosen.",
         instead: Some(refusal::Fallback::NameFile),
     },
     Degradation {

@@ -183,6 +183,11 @@ pub trait AgentRuntime: Send + Sync {
     fn models(&self) -> Vec<OfferedModel> {
         Vec::new()
     }
+    /// Asks it anew what it can do and offers, after it said that this may have changed. Where it does not answer, what it said
+    /// before stays.
+    fn refresh(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
     /// What can be said to it as a command of its own in a conversation that works in `cwd`; empty if it does not say, or says
     /// so by an event.
     fn commands<'r>(&'r self, cwd: &'r Path) -> BoxFuture<'r, Vec<OfferedCommand>> {

@@ -25,6 +25,7 @@ mod far;
     expect(dead_code, reason = "ways that only a local family takes")
 )]
 pub mod mcp;
+mod on_model;
 pub mod opencode;
 #[cfg(feature = "local")]
 pub mod pi;
@@ -40,3 +41,5 @@ pub mod replay;
     expect(dead_code, reason = "parts that only a local family needs")
 )]
 mod rpc;
+
+pub use on_model::capabilities_on;

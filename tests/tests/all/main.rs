@@ -7,6 +7,7 @@
     reason = "a test ends where it fails"
 )]
 
+mod abilities;
 mod acp;
 mod approvals;
 mod bad_agents;

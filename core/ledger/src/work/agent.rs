@@ -30,8 +30,14 @@ impl Work {
         }
         let Some(home) = event.place.home() else {
             return match &event.kind {
-                // The first one is told to each thread by the effect runner; later ones concern all that are served.
-                ProviderEventKind::SessionReady { .. } | ProviderEventKind::Limits { .. } => {
+                // The first one is told to each thread by the effect runner, as it is on the thread's model; so are later ones.
+                ProviderEventKind::SessionReady { .. } | ProviderEventKind::AbilitiesChanged => {
+                    for thread in self.served_by(facts.incarnation) {
+                        self.may_have_changed(thread, true);
+                    }
+                    Ok(())
+                }
+                ProviderEventKind::Limits { .. } => {
                     for thread in self.served_by(facts.incarnation) {
                         self.ingest(tx, thread, facts, event)?;
                     }

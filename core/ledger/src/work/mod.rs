@@ -28,6 +28,7 @@ use pilothouse_domain::{
     provider::OfferedModel,
     request::LostReason,
     row::{OpenItem, Snapshot},
+    thread::Selection,
 };
 use pilothouse_orchestrator::{
     Decision, Internal, apply, decide_internal, next_internal, project, summarise,
@@ -85,6 +86,18 @@ pub(crate) struct Done {
     pub(crate) ended: Vec<Incarnation>,
     /// Agents that run elsewhere, to be connected with again.
     pub(crate) disconnected: Vec<(SessionFacts, Vec<Served>)>,
+    /// Threads whose agent may be able to do something else now.
+    pub(crate) changed: Vec<Changed>,
+}
+
+/// A thread whose agent may be able to do something else now than it said: another model or mode was chosen, or the agent told of
+/// itself anew.
+pub(crate) struct Changed {
+    pub(crate) thread: ThreadId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) selection: Selection,
+    /// Whether the models that it offers may be others.
+    pub(crate) models: bool,
 }
 
 /// The answer to a job.
@@ -440,7 +453,28 @@ impl Work {
             self.change.done.effects.push((thread, effect));
         }
         self.note_sign_in(thread, before, &entry.events);
+        let chose = |event: &LoggedEvent| matches!(event, LoggedEvent::Known(event) if matches!(**event, Event::ThreadSelected { .. }));
+        if entry.events.iter().any(chose) {
+            self.may_have_changed(thread, false);
+        }
         Ok(())
+    }
+
+    /// Has the agent that serves a thread looked at again.
+    pub(super) fn may_have_changed(&mut self, thread: ThreadId, models: bool) {
+        let Some(state) = self.state(thread) else {
+            return;
+        };
+        let served = state.session.as_ref().filter(|session| session.live);
+        if let (Some(session), Some(meta)) = (served, &state.meta) {
+            let changed = Changed {
+                thread,
+                incarnation: session.incarnation,
+                selection: meta.selection.clone(),
+                models,
+            };
+            self.change.done.changed.push(changed);
+        }
     }
 
     /// Saves text of open items that is due.

@@ -57,6 +57,8 @@ struct State {
     nothing_to_fork: Option<NativeId>,
     /// What the next start waits for.
     gate: Option<Arc<Notify>>,
+    /// Its account was changed: its model takes no pictures any more.
+    other_account: bool,
     /// What it remembers of its conversation; `None`: it cannot be asked.
     history: Option<Vec<ProviderEvent>>,
 }
@@ -134,6 +136,14 @@ impl Script {
             root: None,
             turn: turn.map(|n| NativeId(format!("turn-{n}"))),
         };
+        self.emit(ProviderEvent { place, kind }).await;
+    }
+
+    /// Another account is signed in, with which its model takes no pictures.
+    pub(crate) async fn changes_account(&self) {
+        self.state.lock().unwrap().other_account = true;
+        let place = NativePlace::default();
+        let kind = ProviderEventKind::AbilitiesChanged;
         self.emit(ProviderEvent { place, kind }).await;
     }
 
@@ -285,12 +295,14 @@ impl AgentRuntime for Script {
     }
 
     fn models(&self) -> Vec<OfferedModel> {
+        let other_account = self.state.lock().unwrap().other_account;
         let model = |id: &str, is_default| OfferedModel {
             id: id.into(),
             name: id.into(),
             efforts: vec!["low".into(), "high".into()],
             default_effort: None,
             is_default,
+            images: Some(is_default && !other_account),
         };
         vec![model("big", true), model("small", false)]
     }

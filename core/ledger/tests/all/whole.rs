@@ -5,9 +5,10 @@ use crate::{
     world::{Follower, World, closed, ended},
 };
 use pilothouse_domain::{
-    BlobHash, CommandBody, CommandId, DispatchMode, Event, ItemContent, ItemStatus, Mode, NativeId,
-    Outcome, ProviderEventKind, Refusal, Row, RunId, RunStatus, event::RollbackOutcome,
-    provider::TurnStatus, row::RowKind, thread::Attachment,
+    BlobHash, CapabilityFlag, CapabilityValue, CommandBody, CommandId, DispatchMode, Event,
+    ItemContent, ItemStatus, Mode, NativeId, Outcome, ProviderEventKind, Refusal, Row, RunId,
+    RunStatus, capability::Source, event::RollbackOutcome, provider::TurnStatus, row::RowKind,
+    thread::Attachment,
 };
 use pilothouse_providers::contract::RevertError;
 use pilothouse_store::LedgerReader;
@@ -236,6 +237,60 @@ async fn what_an_agent_offers_is_known_to_its_thread_and_to_those_that_have_not_
         rows.iter()
             .any(|row| matches!(row, Row::Session(session) if session.models.len() == 2))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_can_do_is_said_again_when_the_model_changes_it_and_only_then() {
+    let mut world = World::new().await;
+    world.send("go", DispatchMode::StartImmediately).await;
+    world.call().await;
+    world.call().await;
+    let mut follower = world.follow(None).await;
+    let select = |model: &str, mode| CommandBody::ThreadSelect {
+        model: Some(model.into()),
+        effort: None,
+        mode,
+    };
+    let learned = |event: &Event| match event {
+        Event::CapabilitiesLearned { capabilities, .. } => Some((
+            capabilities.version,
+            capabilities.facts[&CapabilityFlag::ImageInput].clone(),
+        )),
+        _ => None,
+    };
+    for (model, mode, version, value) in [
+        ("small", Mode::Ask, 2, CapabilityValue::No),
+        ("big", Mode::Ask, 3, CapabilityValue::Yes),
+        // Another mode changes nothing, and nothing is said: the next to be said is the next version.
+        ("big", Mode::ReadOnly, 4, CapabilityValue::No),
+    ] {
+        world.command(select(model, mode)).await;
+        if version == 4 {
+            world.command(select("small", mode)).await;
+        }
+        let (said, fact) = follower.until("what it can do", learned).await;
+        assert_eq!((said, fact.value), (version, value));
+        assert_eq!((fact.source, &*fact.version), (Source::Handshake, "1"));
+        assert_ne!(
+            fact.observed_at, "2026-11-30",
+            "the day on which it was seen"
+        );
+    }
+    // Another account: asked anew, what it offers and what its model takes are told.
+    world.command(select("big", Mode::Ask)).await;
+    assert_eq!(follower.until("what it can do", learned).await.0, 5);
+    world.script.changes_account().await;
+    let mut last = None;
+    let offered = follower.until("what it offers", |event| {
+        last = learned(event).or(last.take());
+        match event {
+            Event::ModelsOffered { models, .. } => Some(models[0].images),
+            _ => None,
+        }
+    });
+    assert_eq!(offered.await, Some(false));
+    let (said, fact) = last.expect("what it can do is said before");
+    assert_eq!((said, fact.value), (6, CapabilityValue::No));
 }
 
 #[tokio::test(flavor = "multi_thread")]

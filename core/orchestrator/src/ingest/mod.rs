@@ -18,9 +18,9 @@ pub use outcome::ingest_outcome;
 
 use crate::{Bindings, Ingested, LiveAppend, draft::Draft};
 use pilothouse_domain::{
-    AgentName, Event, Incarnation, ItemContent, ItemId, ItemStatus, NativeId, NodeId, Position,
-    ProviderEvent, ProviderEventKind, RequestId, Row, RowKey, RunId, RuntimeRequest, SessionId,
-    ThreadState, TurnItem,
+    AgentName, Capabilities, Event, Incarnation, ItemContent, ItemId, ItemStatus, NativeId, NodeId,
+    Position, ProviderEvent, ProviderEventKind, RequestId, Row, RowKey, RunId, RuntimeRequest,
+    SessionId, ThreadState, TurnItem,
     binding::{Binding, BindingKey, BindingTarget},
     command::{Notice, NoticeKind},
     ids::IdMint,
@@ -187,8 +187,22 @@ impl<'a> Ingesting<'a> {
                 capabilities,
             } => {
                 let Some(session) = self.session else { return };
-                // Sent anew when its capabilities change; what else it said stays.
-                let (models, commands, limits) = match self.session_row() {
+                // Sent anew when sign-in, mode or model may have changed what it can do: what is nothing new is no entry, what
+                // else it said stays.
+                let known = self.draft.state.session.as_ref();
+                let known = known.filter(|slot| slot.id == session.session && slot.live);
+                let row = self.session_row();
+                let said = row.as_ref().and_then(|row| row.version.as_deref());
+                if known.is_some_and(|slot| slot.capabilities == capabilities.set())
+                    && said.unwrap_or_default() == version
+                {
+                    return;
+                }
+                let capabilities = Capabilities {
+                    version: known.map_or(capabilities.version, |slot| slot.capability_version + 1),
+                    facts: capabilities.facts.clone(),
+                };
+                let (models, commands, limits) = match row {
                     Some(known) => (known.models, known.commands, known.limits),
                     None => Default::default(),
                 };
@@ -208,7 +222,7 @@ impl<'a> Ingesting<'a> {
                 });
                 self.emit(Event::CapabilitiesLearned {
                     session: session.session,
-                    capabilities: capabilities.clone(),
+                    capabilities,
                 });
             }
             ProviderEventKind::ModelsOffered { models } => self.models_offered(models),
@@ -312,7 +326,8 @@ impl<'a> Ingesting<'a> {
                 },
                 ItemStatus::Completed,
             ),
-            ProviderEventKind::Diagnostic { .. } => {}
+            // The second is for the ledger, which looks at the agent again.
+            ProviderEventKind::Diagnostic { .. } | ProviderEventKind::AbilitiesChanged => {}
         }
     }
 

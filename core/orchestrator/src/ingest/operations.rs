@@ -34,8 +34,13 @@ impl Ingesting<'_> {
                     .collect(),
                 default_effort: model.default_effort.as_ref().map(name),
                 is_default: model.is_default,
+                images: model.images,
             })
             .collect();
+        // Said anew with the capabilities.
+        if self.session_row().is_some_and(|row| row.models == models) {
+            return;
+        }
         self.emit(Event::ModelsOffered { session, models });
     }
 

@@ -28,6 +28,7 @@ fn model(id: &str, efforts: &[&str], is_default: bool) -> OfferedModel {
         efforts: efforts.iter().map(|&effort| effort.to_owned()).collect(),
         default_effort: None,
         is_default,
+        images: None,
     }
 }
 

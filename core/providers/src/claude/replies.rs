@@ -116,6 +116,7 @@ impl Hello {
                     efforts: model.efforts.clone(),
                     default_effort: None,
                     is_default: model.value == "default" && *id == model.value,
+                    images: None,
                 });
             }
         }

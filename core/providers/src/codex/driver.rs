@@ -124,21 +124,6 @@ impl CodexRuntime {
             self.session.call(Call::ModelList, deadlines.handshake),
             self.session.call(Call::AccountRead, deadlines.handshake),
         );
-        let capabilities = {
-            let mut known = lock(&self.session.capabilities);
-            if let Ok(Reply::Models(models)) = &models {
-                let value = if models.len() > 1 {
-                    CapabilityValue::Yes
-                } else {
-                    CapabilityValue::No
-                };
-                known.learn(
-                    CapabilityFlag::ModelSwitchInSession,
-                    facts::seen(value, &version, SystemTime::now()),
-                );
-            }
-            known.clone()
-        };
         let mut diagnostics = Vec::new();
         if version != profile::MEASURED_VERSION {
             diagnostics.push(format!(
@@ -154,12 +139,40 @@ impl CodexRuntime {
             Err(error) => diagnostics.push(format!("account/read: {error}")),
         }
         match models {
-            Ok(Reply::Models(models)) => *lock(&self.models) = models,
+            Ok(Reply::Models(models)) => self.learn_models(models, &version),
             Ok(_) => {}
             Err(error) => diagnostics.push(format!("model/list: {error}")),
         }
         let incarnation = self.session.incarnation();
+        let capabilities = self.capabilities();
         Ok(greeting(incarnation, version, capabilities, diagnostics))
+    }
+
+    /// What it offers, as it said just now.
+    fn learn_models(&self, models: Vec<OfferedModel>, version: &str) {
+        let value = if models.len() > 1 {
+            CapabilityValue::Yes
+        } else {
+            CapabilityValue::No
+        };
+        let fact = facts::seen(value, version, SystemTime::now());
+        lock(&self.session.capabilities).learn(CapabilityFlag::ModelSwitchInSession, fact);
+        *lock(&self.models) = models;
+    }
+
+    /// Another account may have other models.
+    async fn ask_for_models(&self) {
+        let flag = CapabilityFlag::ModelSwitchInSession;
+        let version = lock(&self.session.capabilities)
+            .facts
+            .get(&flag)
+            .map(|fact| fact.version.clone());
+        let models = self.session.call(Call::ModelList, self.deadlines.call);
+        match models.await {
+            Ok(Reply::Models(models)) => self.learn_models(models, &version.unwrap_or_default()),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "what codex offers now is not known"),
+        }
     }
 
     pub(super) async fn handshake_error(&self, agent: &AgentName, error: &CallError) -> StartError {
@@ -454,6 +467,10 @@ impl AgentRuntime for CodexRuntime {
 
     fn models(&self) -> Vec<OfferedModel> {
         lock(&self.models).clone()
+    }
+
+    fn refresh(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.ask_for_models())
     }
 
     fn forking(&self) -> Option<&dyn Forking> {

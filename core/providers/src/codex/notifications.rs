@@ -48,6 +48,11 @@ pub(super) fn read(codec: &mut Codec, method: &str, params: &Value, out: &mut Ve
             server_started(codec, thread, params, out)
         }
         ("account/rateLimits/updated", _) => account_limits(codec, params, out),
+        ("account/updated", _) => {
+            let process = codec.lineage.place(None, None);
+            event(out, process, ProviderEventKind::AbilitiesChanged);
+            Some(())
+        }
         ("item/fileChange/patchUpdated", Some(thread)) => {
             let place = codec.lineage.place(Some(thread.clone()), turn);
             text_of(params, "itemId").map(NativeId).map(|item| {

@@ -67,7 +67,6 @@ pub const PASSED_OVER: &[(&str, Passed, &str)] = &[
         Passed::Nothing,
         "an MCP server's own events",
     ),
-    ("account/updated", Passed::Diagnostic, "the sign-in changed"),
     (
         "account/gatewayOAuth/changed",
         Passed::Nothing,

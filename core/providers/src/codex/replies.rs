@@ -318,6 +318,10 @@ fn model(model: &Value) -> Option<OfferedModel> {
             .collect(),
         default_effort: text_of(model, "defaultReasoningEffort"),
         is_default: model.get("isDefault") == Some(&Value::Bool(true)),
+        images: model
+            .get("inputModalities")
+            .and_then(Value::as_array)
+            .map(|kinds| kinds.iter().any(|kind| kind == "image")),
         id,
     })
 }

@@ -108,6 +108,7 @@ impl Choice {
                 },
                 default_effort: None,
                 is_default: Some(model) == configured,
+                images: Some(model.images),
             })
             .collect()
     }

@@ -54,6 +54,8 @@ pub struct Model {
     pub name: String,
     /// Whether it reasons, and so has efforts to choose from.
     pub reasons: bool,
+    /// Whether it takes pictures; `None` if pi does not say.
+    pub images: Option<bool>,
 }
 
 /// What a session is and is set to.
@@ -174,6 +176,7 @@ pub(super) fn read(call: &Call, home: Option<&NativeId>, data: &Value) -> Result
                         id: text_of(model, "id")?,
                         name: text_or_empty(model, "name"),
                         reasons: model.get("reasoning") == Some(&Value::Bool(true)),
+                        images: takes_pictures(model),
                     })
                 })
                 .collect(),
@@ -217,9 +220,12 @@ fn state(data: &Value) -> Option<State> {
             .and_then(Value::as_u64)
             .unwrap_or(0),
         effort: cut(&text_or_empty(data, "thinkingLevel"), 64),
-        pictures: model
-            .get("input")
-            .and_then(Value::as_array)
-            .map(|kinds| kinds.iter().any(|kind| kind == "image")),
+        pictures: takes_pictures(model),
     })
+}
+
+/// Whether a model takes pictures, as pi tells of it.
+fn takes_pictures(model: &Value) -> Option<bool> {
+    let kinds = model.get("input")?.as_array()?;
+    Some(kinds.iter().any(|kind| kind == "image"))
 }

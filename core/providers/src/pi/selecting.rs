@@ -146,6 +146,7 @@ pub(super) fn offered(models: &[Model], now: &State, efforts: &[String]) -> Vec<
                 },
                 default_effort: is_default.then(|| now.effort.clone()),
                 is_default,
+                images: model.images,
                 id,
             }
         })

@@ -96,3 +96,17 @@ fn limits_out_of_range_are_bounded_and_broken_ones_left_out() {
     let last = told(&mut codec, json!({"limitId": "limit 7", "primary": null}));
     assert!(last.iter().all(|limits| limits.len() <= 8));
 }
+
+#[test]
+fn another_account_has_codex_looked_at_again() {
+    let frame = json!({
+        "method": "account/updated",
+        "params": {"authMode": "apikey", "planType": null},
+    });
+    let told = Codec::new().receive(format!("{frame}\n").as_bytes());
+    let [Received::Event(event)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(event.kind, ProviderEventKind::AbilitiesChanged);
+    assert_eq!(event.place.home(), None);
+}

@@ -8,6 +8,7 @@ pub(in crate::golden) fn provider_event_name(event: &ProviderEvent) -> &'static 
         ProviderEventKind::ModelsOffered { .. } => "models_offered",
         ProviderEventKind::CommandsOffered { .. } => "commands_offered",
         ProviderEventKind::Limits { .. } => "limits",
+        ProviderEventKind::AbilitiesChanged => "abilities_changed",
         ProviderEventKind::SessionEnded { .. } => "session_ended",
         ProviderEventKind::ThreadBound => "thread_bound",
         ProviderEventKind::TurnStarted => "turn_started",
@@ -47,6 +48,7 @@ pub(in crate::golden) fn provider_events() -> Vec<ProviderEvent> {
         ProviderEventKind::Limits {
             limits: vec![limit()],
         },
+        ProviderEventKind::AbilitiesChanged,
         ProviderEventKind::SessionEnded {
             reason: LostReason::ProtocolError,
             detail: "not JSON".into(),

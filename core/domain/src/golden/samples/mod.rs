@@ -10,7 +10,7 @@ pub(super) use self::{agents::*, commands::*, events::*, kept::*};
 
 pub(super) const EVENTS: usize = 48;
 pub(super) const REFUSALS: usize = 27;
-pub(super) const PROVIDER_EVENTS: usize = 22;
+pub(super) const PROVIDER_EVENTS: usize = 23;
 pub(super) const ITEMS: usize = 20;
 
 /// An id that is easily told from others.

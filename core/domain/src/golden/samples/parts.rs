@@ -243,6 +243,7 @@ pub(in crate::golden) fn offered() -> OfferedModel {
         efforts: vec!["low".into(), "high".into()],
         default_effort: Some("low".into()),
         is_default: true,
+        images: Some(false),
     }
 }
 

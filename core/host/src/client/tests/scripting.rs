@@ -208,6 +208,7 @@ fn examples() -> Vec<String> {
                     efforts: vec!["low".to_owned(), "high".to_owned()],
                     default_effort: Some("low".to_owned()),
                     is_default: true,
+                    images: Some(true),
                 }],
             },
         ),

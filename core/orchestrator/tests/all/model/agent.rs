@@ -141,6 +141,7 @@ impl Course<'_> {
                     efforts: efforts.iter().map(|&effort| effort.to_owned()).collect(),
                     default_effort: None,
                     is_default: name == "big",
+                    images: None,
                 });
                 let models = models.to_vec();
                 self.sim
