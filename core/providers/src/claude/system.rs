@@ -165,7 +165,11 @@ fn retry(codec: &Codec, frame: &Value, out: &mut Vec<Received>) {
             code => code,
         },
         message: format!(
-            "the model's service failed ({}{}); attempt {} of {} in {} ms",
+            "{} ({}{}); attempt {} of {} in {} ms",
+            match turns::code_of(status) {
+                ErrorCode::SignIn => "its sign-in is refused, it tries again",
+                _ => "the model's service failed",
+            },
             status.map_or_else(String::new, |status| format!("{status} ")),
             cut(&what, 200),
             number("attempt").unwrap_or(0),

@@ -1,7 +1,8 @@
 //! The connection with one opencode process: its calls, its stream of events, and what is done when the stream was cut.
 //!
 //! The stream has a sign of life every 10 s. One that is silent for longer is taken for lost; it is begun anew, and what was
-//! missed is read and compared. A process that cannot be reached for as long as [`Meters::reconnect`] is ended.
+//! missed is read and compared. A process that cannot be reached, writes nothing and takes no time of the processor for as long as
+//! [`Meters::reconnect`] is ended; one that is only busy is waited for longer.
 
 use super::{
     codec::{Codec, Told},
@@ -12,7 +13,10 @@ use super::{
 use crate::{
     contract::{Escalation, EventSender, RuntimeEvents},
     process::agent::AgentProcess,
-    rpc::session::{STDERR_SHOWN, UNREADABLE_LIMIT, lock},
+    rpc::{
+        life::Signs,
+        session::{STDERR_SHOWN, UNREADABLE_LIMIT, lock},
+    },
 };
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -34,6 +38,9 @@ const CALLS: usize = 2048;
 /// Pause before the stream is begun anew; doubled up to [`LONGEST_PAUSE`].
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How many times [`Meters::reconnect`] one that cannot be reached may work its processor.
+const BUSY: u32 = 10;
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -324,7 +331,7 @@ impl Link {
                 lost = Some((
                     LostReason::Unresponsive,
                     format!(
-                        "opencode could not be reached for {} s; {}",
+                        "opencode could not be reached and gave no sign of life for {} s; {}",
                         self.meters.reconnect.as_secs(),
                         self.given_up()
                     ),
@@ -409,11 +416,13 @@ impl Link {
         }
     }
 
-    /// Begins the stream anew; `None` if that cannot be done in time.
+    /// Begins the stream anew; `None` if that cannot be done and it shows no sign of life either, or is busy for too long.
     async fn listen_again(&self) -> Option<Incoming> {
-        let began = Instant::now();
+        let (mut signs, began) = (Signs::new(), Instant::now());
         let mut pause = FIRST_PAUSE;
-        while began.elapsed() < self.meters.reconnect {
+        while self.is_dead_for(&mut signs).await < self.meters.reconnect
+            && began.elapsed() < self.meters.reconnect * BUSY
+        {
             tokio::time::sleep(pause).await;
             if let Ok(stream) = self.listen().await {
                 return Some(stream);
@@ -421,5 +430,11 @@ impl Link {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
         None
+    }
+
+    /// How long its process has given no sign of life.
+    async fn is_dead_for(&self, signs: &mut Signs) -> Duration {
+        let wrote = self.process.stderr().total();
+        signs.missing(wrote, self.process.id()).await
     }
 }

@@ -16,12 +16,40 @@ use pilothouse_domain::{
 };
 use std::{
     sync::{Arc, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::sync::{Notify, watch::Receiver};
 
 /// Looks per [`Life::silent`].
 const LOOKS: u32 = 8;
+
+/// The signs of life that an agent gave, as far as it was looked at.
+pub(crate) struct Signs {
+    /// Bytes that it wrote, and ticks of processor time of it and of all it has started.
+    last: Option<(u64, u64)>,
+    since: Instant,
+}
+
+impl Signs {
+    /// From now on.
+    pub(crate) fn new() -> Self {
+        Self {
+            last: None,
+            since: Instant::now(),
+        }
+    }
+
+    /// Looks again: how long it has given none, by what it `wrote` and by the process that `pid` names, if it runs here.
+    pub(crate) async fn missing(&mut self, wrote: u64, pid: Option<u32>) -> Duration {
+        let ticks = tokio::task::spawn_blocking(move || pid.map_or(0, ticks_of)).await;
+        let signs = (wrote, ticks.unwrap_or_default());
+        if self.last.replace(signs).is_some_and(|last| last == signs) {
+            return self.since.elapsed();
+        }
+        self.since = Instant::now();
+        Duration::ZERO
+    }
+}
 
 /// Watches a session until it ends. While no turn goes on it sleeps until something was written or read (`stirred`), so
 /// that an idle host is not woken.
@@ -32,8 +60,7 @@ pub(super) async fn watch<P: Peer>(
     life: Life,
     events: EventSender,
 ) {
-    let mut last: Option<(u64, u64)> = None;
-    let mut since = Instant::now();
+    let mut signs = Signs::new();
     let mut told = false;
     let mut idle = true;
     loop {
@@ -53,17 +80,14 @@ pub(super) async fn watch<P: Peer>(
         };
         idle = session.working().is_empty();
         if idle {
-            last = None;
+            signs = Signs::new();
             continue;
         }
-        let pid = session.process.id();
-        let ticks = tokio::task::spawn_blocking(move || pid.map_or(0, ticks_of)).await;
-        let signs = (session.heard(), ticks.unwrap_or_default());
-        if last != Some(signs) {
-            (last, since, told) = (Some(signs), Instant::now(), false);
-            continue;
+        let missing = signs.missing(session.heard(), session.process.id()).await;
+        if missing.is_zero() {
+            told = false;
         }
-        if since.elapsed() < life.silent || told {
+        if missing < life.silent || told {
             continue;
         }
         let asked = Instant::now();
@@ -71,7 +95,7 @@ pub(super) async fn watch<P: Peer>(
         let answered =
             session.call(P::probe(), life.answer).await.is_ok() || asked.elapsed() < life.answer;
         if answered {
-            last = None;
+            signs = Signs::new();
         } else if P::ALWAYS_ANSWERS {
             session.give_up();
             let _ = session.process.escalate(Escalation::Kill);

@@ -46,6 +46,7 @@ mod opencode_real;
 mod opencode_recordings;
 mod opencode_replay;
 mod opencode_stage;
+mod opencode_still;
 mod opencode_whole;
 mod pi_dialogs;
 mod pi_hostile;

@@ -116,16 +116,18 @@ impl World {
 
     /// The same, by another command line.
     pub(crate) async fn start_as(scripts: Value, command: Vec<String>) -> Self {
-        Self::start_with(scripts, command, |_| McpServers::default()).await
+        Self::start_by(adapter(), scripts, command, |_| McpServers::default()).await
     }
 
     /// The same with servers of tools, which are made for the directory that all of it stands in.
     pub(crate) async fn start_given(scripts: Value, mcp: impl Fn(&Path) -> McpServers) -> Self {
         let command = vec![opencode().to_owned(), "serve".to_owned()];
-        Self::start_with(scripts, command, mcp).await
+        Self::start_by(adapter(), scripts, command, mcp).await
     }
 
-    async fn start_with(
+    /// The same, by another adapter.
+    pub(crate) async fn start_by(
+        adapter: OpencodeAdapter,
         scripts: Value,
         command: Vec<String>,
         mcp: impl Fn(&Path) -> McpServers,
@@ -139,7 +141,7 @@ impl World {
             mcp: mcp(dir.path()),
             ..launch(dir.path(), model.port)
         };
-        let runtime = adapter()
+        let runtime = adapter
             .start(launch, sender)
             .await
             .expect("opencode starts");
