@@ -13,7 +13,7 @@ use pilothouse_domain::{
 };
 use pilothouse_engine::{
     ActiveRow, AgentRow, ChangeRow, DeliveryRow, DeliveryState, DirectRow, HostRow, InboxRow,
-    InboxState, LinkState, QueueRow, SubjectRow,
+    InboxState, LinkState, QueueRow, SignedOutRow, SubjectRow,
 };
 
 /// A paired host.
@@ -41,6 +41,26 @@ pub struct HostRow {
     pub default_mode: Mode,
     /// For an agent that is driven from this device, with no daemon.
     pub direct: Option<DirectRow>,
+    /// Agents whose sign-in was refused, by name: one notice each, however many threads wait for it. It goes when a turn of
+    /// one of them ends well.
+    #[uniffi(default = [])]
+    pub signed_out: Vec<SignedOutRow>,
+}
+
+/// An agent whose sign-in was refused.
+#[uniffi::remote(Record)]
+pub struct SignedOutRow {
+    /// The agent.
+    pub agent: AgentName,
+    /// Its protocol family.
+    pub family: String,
+    /// Threads that wait for it, at least 1.
+    pub threads: u64,
+    /// The one of them to try with: releasing its queue lets it try, and the others follow once it gets through.
+    pub thread: ThreadId,
+    /// What a person types on the host to sign in: a command, and what is typed into the program it starts, if anything.
+    /// Empty where the way is the agent's own and not known.
+    pub sign_in: Vec<String>,
 }
 
 /// An agent that is driven from this device, with no daemon: no checkpoints of files, no wake-up, on this device only, and only

@@ -62,6 +62,7 @@ impl Actor {
             // A line's title stands in its requests' rows.
             self.shared.changed(Shows::Inbox, applied.inbox);
         }
-        self.shared.changed(Shows::Hosts, applied.inbox);
+        self.shared
+            .changed(Shows::Hosts, applied.inbox || applied.signed_out);
     }
 }

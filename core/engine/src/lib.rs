@@ -65,7 +65,7 @@ pub use pilothouse_wire::identity::{DeviceKey, DeviceKeyError, P256PublicKey};
 pub use platform::SystemPlatform;
 pub use rows::{
     ActiveRow, AgentRow, ChangeRow, DeliveryRow, DeliveryState, DirectRow, HostRow, InboxRow,
-    InboxState, LinkState, QueueRow, RequestOutline, RowContent, RowText, SubjectRow, ThreadCounts,
-    ThreadHeader, ThreadRow, TimelineRow,
+    InboxState, LinkState, QueueRow, RequestOutline, RowContent, RowText, SignedOutRow, SubjectRow,
+    ThreadCounts, ThreadHeader, ThreadRow, TimelineRow,
 };
 pub use ticket::Ticket;

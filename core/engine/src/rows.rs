@@ -41,6 +41,36 @@ pub struct HostRow {
     pub default_mode: Mode,
     /// For an agent that is driven from this device, with no daemon.
     pub direct: Option<DirectRow>,
+    /// Agents whose sign-in was refused, by name: one notice each, however many threads wait for it. It goes when a turn of
+    /// one of them ends well.
+    pub signed_out: Vec<SignedOutRow>,
+}
+
+/// An agent whose sign-in was refused (docs/decisions/034).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedOutRow {
+    /// The agent.
+    pub agent: AgentName,
+    /// Its protocol family.
+    pub family: String,
+    /// Threads that wait for it, at least 1.
+    pub threads: u64,
+    /// The one of them to try with: what releasing its queue brings through lets the others follow.
+    pub thread: ThreadId,
+    /// What a person types on the host to sign in: a command, and what is typed into the program it starts, if anything.
+    /// Empty where the way is the agent's own and not known.
+    pub sign_in: Vec<String>,
+}
+
+/// How an agent of a family is signed in, on its host: Pilothouse never touches a sign-in.
+pub(crate) fn signing_in(family: &str) -> &'static [&'static str] {
+    match family {
+        "codex" => &["codex login"],
+        "claude" => &["claude", "/login"],
+        "opencode" => &["opencode auth login"],
+        "pi" => &["pi", "/login"],
+        _ => &[],
+    }
 }
 
 /// An agent that is driven from this device: see [`crate::DIRECT_LIMITS`]. Its link is always there; whether the agent is, is

@@ -3,7 +3,9 @@
 //! While the queue is full nothing is taken from the ledger, whose own side then drops live text and keeps entries.
 
 use crate::{
-    Served, fit,
+    Served,
+    earlier::Words,
+    fit,
     outgoing::{OutQueue, QueueError},
 };
 use pilothouse_domain::{
@@ -87,6 +89,7 @@ async fn tell(queue: &OutQueue, sub: SubId, result: Result<(), Stop>) {
 pub(crate) async fn thread(
     host: Arc<Served>,
     queue: OutQueue,
+    words: Words,
     sub: SubId,
     thread: ThreadId,
     cursor: Option<Cursor>,
@@ -95,6 +98,7 @@ pub(crate) async fn thread(
     let result = follow_thread(
         &host,
         &queue,
+        words,
         sub,
         thread,
         cursor,
@@ -107,6 +111,7 @@ pub(crate) async fn thread(
 async fn follow_thread(
     host: &Served,
     queue: &OutQueue,
+    words: Words,
     sub: SubId,
     thread: ThreadId,
     cursor: Option<Cursor>,
@@ -118,12 +123,14 @@ async fn follow_thread(
         .await?;
     let mut answer = subscription.answer.clone();
     fit::shorten(&mut answer.open_items);
+    words.subscribed(&mut answer);
     for part in subscribed_in_pages(sub, thread, answer)? {
         queue.send(&part).await?;
     }
     while let Some(update) = subscription.next().await? {
         match update {
-            ThreadUpdate::Entries(entries) => {
+            ThreadUpdate::Entries(mut entries) => {
+                words.entries(&mut entries);
                 for part in entries_in_pages(sub, entries)? {
                     queue.send(&part).await?;
                 }
@@ -142,22 +149,25 @@ async fn follow_thread(
 pub(crate) async fn feed(
     host: Arc<Served>,
     queue: OutQueue,
+    words: Words,
     sub: SubId,
     cursor: Option<FeedCursor>,
 ) {
-    let result = follow_feed(&host, &queue, sub, cursor).await;
+    let result = follow_feed(&host, &queue, words, sub, cursor).await;
     tell(&queue, sub, result).await;
 }
 
 async fn follow_feed(
     host: &Served,
     queue: &OutQueue,
+    words: Words,
     sub: SubId,
     cursor: Option<FeedCursor>,
 ) -> Result<(), Stop> {
     let mut feed = host.ledger.feed(cursor).await?;
     while let Some(mut update) = feed.next().await? {
         fit::leave_out_what_cannot_fit(&mut update);
+        words.feed(&mut update);
         for part in feed_in_pages(sub, update)? {
             queue.send(&part).await?;
         }

@@ -9,6 +9,7 @@
 //! bounded queue. Nothing here delays an answer, a request or a terminal by a timer.
 #![forbid(unsafe_code)]
 
+mod earlier;
 mod fit;
 mod follow;
 mod outgoing;

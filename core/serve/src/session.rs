@@ -1,7 +1,9 @@
 //! One paired device, from `hello` to `bye`.
 
 use crate::{
-    Served, follow,
+    Served,
+    earlier::Words,
+    follow,
     outgoing::{OutQueue, WriteEnd, Writing},
     query,
 };
@@ -83,7 +85,7 @@ pub async fn run(
     }
     let mut incoming = incoming.encoded(encoding);
     let (queue, mut writing) = OutQueue::start(outgoing.encoded(encoding), host.patience);
-    let mut session = Session::new(host, device, queue);
+    let mut session = Session::new(host, device, Words::of(&hello), queue);
     let reason = tokio::select! {
         biased;
         reason = &mut end => Some(reason.unwrap_or(ByeReason::Shutdown)),
@@ -142,6 +144,7 @@ fn welcome(
 struct Session {
     host: Arc<Served>,
     device: DeviceRow,
+    words: Words,
     queue: OutQueue,
     in_order: mpsc::Sender<InOrder>,
     following: BTreeMap<SubId, AbortHandle>,
@@ -152,7 +155,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(host: Arc<Served>, device: DeviceRow, queue: OutQueue) -> Self {
+    fn new(host: Arc<Served>, device: DeviceRow, words: Words, queue: OutQueue) -> Self {
         let (in_order, lane) = mpsc::channel(LANE);
         let mut tasks = JoinSet::new();
         let principal = Principal {
@@ -163,6 +166,7 @@ impl Session {
         Self {
             host,
             device,
+            words,
             queue,
             in_order,
             following: BTreeMap::new(),
@@ -209,16 +213,18 @@ impl Session {
             } => {
                 if self.may_follow(sub).await? {
                     let (host, queue) = (self.host.clone(), self.queue.clone());
-                    let task = self
-                        .tasks
-                        .spawn(follow::thread(host, queue, sub, thread, cursor, tail_bytes));
+                    let task = self.tasks.spawn(follow::thread(
+                        host, queue, self.words, sub, thread, cursor, tail_bytes,
+                    ));
                     self.following.insert(sub, task);
                 }
             }
             DeviceMessage::SubscribeFeed { sub, cursor } => {
                 if self.may_follow(sub).await? {
                     let (host, queue) = (self.host.clone(), self.queue.clone());
-                    let task = self.tasks.spawn(follow::feed(host, queue, sub, cursor));
+                    let task = self
+                        .tasks
+                        .spawn(follow::feed(host, queue, self.words, sub, cursor));
                     self.following.insert(sub, task);
                 }
             }

@@ -38,6 +38,6 @@ pub use lock::Lease;
 pub use open_text::OpenText;
 pub use replica::{
     Delivery, FeedApplied, HostRow, OutboxEntry, ParkReason, ReplicaReader, ReplicaReads,
-    ReplicaStore, ReplicaTx, ThreadCounts, ThreadFilter, ThreadPlace,
+    ReplicaStore, ReplicaTx, SignedOut, ThreadCounts, ThreadFilter, ThreadPlace,
 };
 pub use rows::{ThreadRows, Window};

@@ -266,14 +266,33 @@ fn case_32_case_41_one_refused_sign_in_holds_every_thread_of_the_agent_until_it_
     waits(&device);
     assert_eq!(world.model.mark("fresh").requests, 0);
 
-    // One notice for the agent, in the terminal as well; and it survives the host.
+    // One notice for the agent, on every device and in the terminal; and it survives the host.
+    let tablet = world.device("tablet");
+    let told = |threads: u64| {
+        for seen_by in [&device, &tablet] {
+            let notice = seen_by.wait("the one notice", |seen| {
+                let host = seen.hosts.iter().find(|row| row.host == seen_by.host())?;
+                let [notice] = &host.signed_out[..] else {
+                    return None;
+                };
+                (notice.threads == threads).then(|| notice.clone())
+            });
+            assert_eq!(
+                (notice.agent.as_str(), &notice.sign_in[..]),
+                ("codex", &["codex login".to_owned()][..])
+            );
+        }
+    };
+    told(6);
     let cli = Cli::paired(world.dir(), "terminal", &world.host);
     world.host.kill_9();
     world.host.restart();
     device.network_changes();
     waits(&device);
+    told(6);
     let later = device.new_thread("codex", Mode::Ask);
     device.accepted(&device.say(later, "[[script:back]] [[id:later]]"));
+    told(7);
     let (code, text) = cli.read(&world.host, &["threads"]);
     assert_eq!(code, 0, "{text}");
     assert_eq!(text.matches("sign-in was refused").count(), 1, "{text}");
@@ -304,6 +323,12 @@ fn case_32_case_41_one_refused_sign_in_holds_every_thread_of_the_agent_until_it_
     }
     device.accepted(&device.say(before[0], "[[script:back]]"));
     device.completed(before[0], 3);
+    for seen_by in [&device, &tablet] {
+        seen_by.wait("the notice to go", |seen| {
+            let host = seen.hosts.iter().find(|row| row.host == seen_by.host())?;
+            host.signed_out.is_empty().then_some(())
+        });
+    }
     let (_, text) = cli.read(&world.host, &["threads"]);
     assert!(!text.contains("sign-in was refused"), "{text}");
     assert_eq!(world.host.outliving(), process);

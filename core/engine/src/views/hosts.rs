@@ -1,11 +1,11 @@
 //! The list of paired hosts.
 
 use crate::{
-    rows::{AgentRow, HostRow},
+    rows::{AgentRow, HostRow, SignedOutRow, signing_in},
     shared::{Reading, Shared},
 };
-use pilothouse_domain::HostId;
-use pilothouse_store::StoreError;
+use pilothouse_domain::{HostId, Policy};
+use pilothouse_store::{SignedOut, StoreError};
 
 /// All rows, by name.
 pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<HostRow>, StoreError> {
@@ -36,10 +36,27 @@ pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<HostRow>
             workspaces: policy.map_or_else(Vec::new, |policy| policy.workspaces.clone()),
             default_mode: policy.map(|policy| policy.default_mode).unwrap_or_default(),
             direct: shared.direct.row(host.host),
+            signed_out: reads
+                .signed_out(host.host)?
+                .into_iter()
+                .filter_map(|found| signed_out(found, policy?))
+                .collect(),
         });
     }
     rows.sort_by(|a, b| (&a.name, a.host).cmp(&(&b.name, b.host)));
     Ok(rows)
+}
+
+/// A notice, if the host still has the agent: nobody can sign in what is not there.
+fn signed_out(found: SignedOut, policy: &Policy) -> Option<SignedOutRow> {
+    let family = &policy.agents.get(&found.agent)?.family;
+    Some(SignedOutRow {
+        family: family.clone(),
+        sign_in: signing_in(family).iter().map(ToString::to_string).collect(),
+        agent: found.agent,
+        threads: found.threads,
+        thread: found.thread,
+    })
 }
 
 /// By what a row is known.

@@ -7,7 +7,8 @@ use crate::{
     rows,
 };
 use pilothouse_domain::{
-    Epoch, HostId, RequestId, RuntimeRequest, ThreadId, ThreadSummary,
+    AgentName, Epoch, HostId, RequestId, RuntimeRequest, ThreadId, ThreadSummary,
+    event::HoldReason,
     feed::{FeedCursor, FeedUpdate},
     row::{InboxEntry, WaitingCounts},
 };
@@ -22,6 +23,19 @@ pub struct FeedApplied {
     pub inbox: bool,
     /// A thread with open requests has another line.
     pub asking: bool,
+    /// A thread waits for the sign-in of its agent now, or does no more.
+    pub signed_out: bool,
+}
+
+/// An agent whose sign-in was refused: all that waits for it, as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedOut {
+    /// The agent.
+    pub agent: AgentName,
+    /// Threads that wait, at least 1.
+    pub threads: u64,
+    /// One of them: the one that changed last of those that have something to say, or of all if none has.
+    pub thread: ThreadId,
 }
 
 impl ReplicaTx<'_> {
@@ -55,6 +69,8 @@ impl ReplicaTx<'_> {
         for changed in &update.threads {
             let thread = changed.summary.thread;
             let before = self.summary(host, thread)?;
+            let waits = |line: &ThreadSummary| line.held == Some(HoldReason::SignIn);
+            applied.signed_out |= before.as_ref().is_some_and(waits) != waits(&changed.summary);
             applied.ended |=
                 before.is_some_and(|before| before.last_run != changed.summary.last_run);
             applied.asking |= !changed.requests.is_empty();
@@ -314,6 +330,29 @@ impl ReplicaReads {
                 })
             })
             .transpose()
+    }
+
+    /// The agents of a host whose sign-in was refused, by name.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn signed_out(&self, host: HostId) -> Result<Vec<SignedOut>> {
+        self.db.all(
+            "reading whose sign-in was refused",
+            // The other columns are those of the row that has the maximum: SQLite's rule for a query with one `max`.
+            "SELECT json_extract(json, '$.agent') AS agent, count(*), thread, \
+             max((json_extract(json, '$.queued') > 0) * 0x1000000000000 + updated_at_ms) \
+             FROM summaries INDEXED BY summaries_signed_out \
+             WHERE host = ?1 AND json_extract(json, '$.held') = 'sign_in' GROUP BY agent ORDER BY agent",
+            [host.as_bytes()],
+            |row| {
+                Ok(SignedOut {
+                    agent: AgentName(row.get(0)?),
+                    threads: nat(row.get(1)?),
+                    thread: ThreadId::from_bytes(row.get(2)?),
+                })
+            },
+        )
     }
 
     /// How much of a host's inbox, as held here, waits for a person; requests that are being answered do not count.

@@ -7,7 +7,7 @@ mod listed;
 mod outbox;
 mod threads;
 
-pub use feed::FeedApplied;
+pub use feed::{FeedApplied, SignedOut};
 pub use hosts::HostRow;
 pub use listed::{ThreadCounts, ThreadFilter, ThreadPlace};
 pub use outbox::{Delivery, OutboxEntry, ParkReason};
@@ -36,6 +36,7 @@ pub(crate) const SCHEMA: Schema = Schema {
     migrations: &[
         include_str!("../../migrations/replica/0001.sql"),
         include_str!("../../migrations/replica/0002.sql"),
+        include_str!("../../migrations/replica/0003.sql"),
     ],
 };
 

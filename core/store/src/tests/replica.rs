@@ -1,10 +1,13 @@
 //! Hosts, feeds and opened threads on a device.
 
 use super::support::*;
-use crate::{Durability, HostRow, ReplicaStore, ReplicaTx, StoreError, ThreadFilter, ThreadPlace};
+use crate::{
+    Durability, HostRow, ReplicaStore, ReplicaTx, SignedOut, StoreError, ThreadFilter, ThreadPlace,
+};
 use pilothouse_domain::{
     ContentHash, Cursor, Event, ItemStatus, Policy, RequestStatus, Row, Scope, ThreadState,
     ThreadSummary,
+    event::HoldReason,
     feed::{FeedCursor, FeedThread, FeedUpdate},
     item::Body,
     request::RequestKind,
@@ -81,6 +84,58 @@ fn a_host_is_kept_with_its_feed_and_policy() {
     assert_eq!(store.feed_cursor(HOST).unwrap(), cursor);
     assert_eq!(store.policy(HOST).unwrap(), Some(policy));
     assert_eq!(store.setting("theme").unwrap().as_deref(), Some("dark"));
+}
+
+#[test]
+fn whose_sign_in_was_refused_is_told_once_for_each_agent_and_a_change_of_it_is_noticed() {
+    let (_dir, mut store) = store();
+    let line = |n: u8, agent: &str, held, queued| ThreadSummary {
+        agent: agent.into(),
+        held,
+        queued,
+        ..summary(n, u64::from(n))
+    };
+    let step = |threads: Vec<ThreadSummary>| FeedUpdate {
+        cursor: FeedCursor::default(),
+        reset: false,
+        threads: threads
+            .into_iter()
+            .map(|summary| FeedThread {
+                summary,
+                requests: Vec::new(),
+            })
+            .collect(),
+        removed: Vec::new(),
+        counts: WaitingCounts::default(),
+        more: false,
+    };
+    let refused = Some(HoldReason::SignIn);
+    let mut threads: Vec<_> = (1..=20).map(|n| line(n, "codex", refused, 0)).collect();
+    threads[6].queued = 1;
+    threads.push(line(21, "claude", refused, 0));
+    threads.push(line(22, "pi", Some(HoldReason::Failed), 1));
+    threads.push(line(23, "opencode", None, 0));
+    let feed = |store: &mut ReplicaStore, threads| {
+        write(store, |tx| tx.apply_feed(HOST, &step(threads), None)).signed_out
+    };
+    assert!(feed(&mut store, threads.clone()));
+    let found = store.signed_out(HOST).unwrap();
+    let of = |agent: &str, threads, n| SignedOut {
+        agent: agent.into(),
+        threads,
+        thread: thread(n),
+    };
+    // The one that has something to say goes before later ones without.
+    assert_eq!(found, [of("claude", 1, 21), of("codex", 20, 7)]);
+    // The same again is no news; a thread more or less is.
+    assert!(!feed(&mut store, threads));
+    assert!(feed(&mut store, vec![line(7, "codex", None, 0)]));
+    assert_eq!(store.signed_out(HOST).unwrap()[1], of("codex", 19, 20));
+    assert!(feed(
+        &mut store,
+        (1..=21).map(|n| line(n, "codex", None, 0)).collect()
+    ));
+    assert_eq!(store.signed_out(HOST).unwrap(), []);
 }
 
 #[test]
@@ -411,7 +466,7 @@ fn a_newer_replica_is_refused() {
             error,
             StoreError::NewerDatabase {
                 found: 7,
-                known: 2,
+                known: 3,
                 ..
             }
         ),

@@ -94,7 +94,18 @@ pub struct Hello {
     /// How it can read and write messages after `welcome`, best first; none is plain text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub encodings: Vec<Encoding>,
+    /// Words that came after the first version, of those that cannot be passed over, and that it reads: see [`KNOWN_WORDS`].
+    /// A host says what it has in words that its device reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
 }
+
+/// Words of values that an earlier version cannot pass over, by the field in which they stand. One that a device does not
+/// name in its [`Hello::words`] is not sent to it; docs/compatibility.md says what is sent in its place.
+pub const KNOWN_WORDS: &[&str] = &[HELD_FOR_SIGN_IN];
+
+/// `sign_in` as the reason why a queue is held; `failed` stands for it.
+pub const HELD_FOR_SIGN_IN: &str = "held.sign_in";
 
 impl Hello {
     /// What this build is, under a name.
@@ -107,6 +118,7 @@ impl Hello {
             state_version: STATE_VERSION,
             decide_version: DECIDE_VERSION,
             encodings: Encoding::KNOWN.to_vec(),
+            words: KNOWN_WORDS.iter().map(|&word| word.to_owned()).collect(),
         }
     }
 }

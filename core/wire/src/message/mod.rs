@@ -11,7 +11,7 @@ mod host;
 mod paging;
 mod query;
 
-pub use device::{DeviceMessage, Hello, Pair, SubId};
+pub use device::{DeviceMessage, HELD_FOR_SIGN_IN, Hello, KNOWN_WORDS, Pair, SubId};
 pub use host::{ByeReason, ErrorAbout, ErrorCode, HostMessage, Limits, Paired, Welcome, WireError};
 pub use paging::{PAGE_BYTES, entries_in_pages, feed_in_pages, subscribed_in_pages};
 pub use query::{

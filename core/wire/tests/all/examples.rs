@@ -57,6 +57,7 @@ pub(crate) fn hello() -> Hello {
         state_version: 1,
         decide_version: 1,
         encodings: Vec::new(),
+        words: Vec::new(),
     }
 }
 

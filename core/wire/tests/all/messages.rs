@@ -59,7 +59,10 @@ fn check_golden<M: Message + PartialEq + Debug>(
 fn every_message_is_written_and_read_as_its_golden_file_says() {
     let mut names: BTreeSet<String> = check_golden("device", of_device()).into_iter().collect();
     names.extend(check_golden("host", of_host()));
-    names.extend(check_golden("device", vec![negotiation::offering()]));
+    names.extend(check_golden(
+        "device",
+        vec![negotiation::offering(), negotiation::wording()],
+    ));
     names.extend(check_golden("host", vec![negotiation::choosing()]));
     let on_disk: BTreeSet<String> = fs::read_dir(golden_dir())
         .unwrap()

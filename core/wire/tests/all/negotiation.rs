@@ -9,8 +9,8 @@ use pilothouse_wire::{
     duplex::{DuplexError, Frame},
     link::{LinkEvent, LinkProblem, LinkState},
     message::{
-        ByeReason, DeviceMessage, Hello, HostMessage, Incoming, Message, Outgoing, ReceiveError,
-        Welcome, decode,
+        ByeReason, DeviceMessage, Hello, HostMessage, Incoming, KNOWN_WORDS, Message, Outgoing,
+        ReceiveError, Welcome, decode,
     },
     opening::{Opening, read_opening},
     stream::{Encoding, StreamError},
@@ -24,6 +24,15 @@ pub(crate) fn offering() -> (&'static str, DeviceMessage) {
         ..hello()
     };
     ("hello.encodings", DeviceMessage::Hello(hello))
+}
+
+/// A `hello` with later words, and the name of its golden file.
+pub(crate) fn wording() -> (&'static str, DeviceMessage) {
+    let hello = Hello {
+        words: KNOWN_WORDS.iter().map(|&word| word.to_owned()).collect(),
+        ..hello()
+    };
+    ("hello.words", DeviceMessage::Hello(hello))
 }
 
 /// A `welcome` with one, and the name of its golden file.
@@ -188,6 +197,10 @@ fn the_version_before_the_stream_reads_ours_and_we_read_its() {
     let before = |name| serde_json::from_str::<Before>(&golden(name)).unwrap();
     assert_eq!(
         before("device.hello.encodings.json"),
+        before("device.hello.json")
+    );
+    assert_eq!(
+        before("device.hello.words.json"),
         before("device.hello.json")
     );
     assert_eq!(

@@ -79,6 +79,49 @@ fn an_earlier_device_works_with_a_host_of_this_version() {
     both(&places::pilothouse(), &earlier());
 }
 
+/// A list of threads stays readable while one of them waits for a sign-in: what an earlier device would read nothing of is
+/// told to it as a failed run.
+#[test]
+#[ignore = "needs the earlier version's program: run scripts/compat"]
+fn an_earlier_device_reads_what_is_held_for_a_sign_in_and_lets_it_go_on() {
+    let world = World::start();
+    let refused = serde_json::json!([{"error": {"status": 401}}]);
+    world.model.script("refused", &refused);
+    world
+        .model
+        .script("back", &crate::stories::says("I am back."));
+    let old = Cli::new(world.dir(), "terminal").with_program(earlier());
+    old.join(&world.host, "terminal");
+    let new = Cli::paired(world.dir(), "laptop", &world.host);
+    let verb = ["new", "--agent", "codex", "--workspace", "demo", "refused"];
+    let made = story::does(&world.host, &old, &verb);
+    let thread = made.only("created")["thread"].as_str().unwrap().to_owned();
+    story::send(&world.host, &old, &thread, "[[script:refused]]");
+    assert_eq!(story::idle(&world.host, &old, &thread), "failed");
+    story::send(&world.host, &old, &thread, "[[script:back]]");
+    for (cli, reason) in [(&new, "sign_in"), (&old, "failed")] {
+        let said = story::does(&world.host, cli, &["threads"]);
+        let line = said.only("thread");
+        assert_eq!(
+            (&line["queued"], &line["held"]),
+            (&1.into(), &reason.into()),
+            "{line}"
+        );
+    }
+    let hosts = story::does(&world.host, &new, &["hosts"]);
+    let notice = &hosts.only("host")["signed_out"][0];
+    assert_eq!(
+        (&notice["agent"], &notice["threads"]),
+        (&"codex".into(), &1.into()),
+        "{notice}"
+    );
+    story::does(&world.host, &old, &["queue", &thread, "--release"]);
+    assert_eq!(story::idle(&world.host, &old, &thread), "completed");
+    let hosts = story::does(&world.host, &new, &["hosts"]);
+    assert!(hosts.only("host").get("signed_out").is_none(), "{hosts:#?}");
+    world.host.verify();
+}
+
 /// Leaves a request open when the host is killed: the worst moment for another version to come.
 fn killed_while_asking(world: &mut World, cli: &Cli, thread: &str) {
     story::send(&world.host, cli, thread, "[[do:asks]] in the worst moment?");

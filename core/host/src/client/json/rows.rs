@@ -38,6 +38,16 @@ pub(crate) struct Host<'a> {
     default_mode: Mode,
     #[serde(skip_serializing_if = "Option::is_none")]
     direct: Option<Direct<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    signed_out: Vec<SignedOut<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct SignedOut<'a> {
+    agent: &'a AgentName,
+    threads: u64,
+    thread: ThreadId,
+    sign_in: &'a [String],
 }
 
 #[derive(Debug, Serialize)]
@@ -101,6 +111,16 @@ impl<'a> From<&'a HostRow> for Host<'a> {
                 unreached: direct.unreached.as_deref(),
                 removed: direct.removed,
             }),
+            signed_out: row
+                .signed_out
+                .iter()
+                .map(|row| SignedOut {
+                    agent: &row.agent,
+                    threads: row.threads,
+                    thread: row.thread,
+                    sign_in: &row.sign_in,
+                })
+                .collect(),
         }
     }
 }

@@ -5,9 +5,9 @@ use crate::client::{
     style::{Style, Tone},
     text::{one_line, since},
 };
-use pilothouse_domain::{event::HoldReason, row::WaitingCounts, run::BlockedOn};
-use pilothouse_engine::{DIRECT_LIMITS, HostRow, LinkState, ThreadHeader, ThreadRow};
-use std::{collections::BTreeMap, fmt::Write as _};
+use pilothouse_domain::{row::WaitingCounts, run::BlockedOn};
+use pilothouse_engine::{DIRECT_LIMITS, HostRow, LinkState, SignedOutRow, ThreadHeader, ThreadRow};
+use std::fmt::Write as _;
 
 /// How a link stands, in words.
 pub(crate) fn link(state: &LinkState, now_ms: u64) -> (String, Tone) {
@@ -125,6 +125,10 @@ pub(crate) fn hosts(
                 style.paint(Tone::Waits, &format!("waits for you: {waits}"))
             );
         }
+        for refused in &row.signed_out {
+            let line = signed_out_line(refused, &row.name);
+            let _ = writeln!(out, "  {}", style.paint(Tone::Bad, &line));
+        }
     }
     out
 }
@@ -160,35 +164,41 @@ pub(crate) fn doing(row: &ThreadRow, now_ms: u64) -> (String, Tone) {
     (text, tone)
 }
 
-/// The agents whose sign-in was refused, each once, with how many of the threads wait for it.
-pub(crate) fn signed_out(rows: &[ThreadRow], hosts: &[HostRow], style: Style) -> String {
-    let mut waiting: BTreeMap<_, usize> = BTreeMap::new();
-    for row in rows {
-        if row.summary.held == Some(HoldReason::SignIn) {
-            *waiting.entry((row.host, &row.summary.agent)).or_default() += 1;
+/// The agents whose sign-in was refused, each once, with how many threads wait for it.
+pub(crate) fn signed_out<'a>(hosts: impl IntoIterator<Item = &'a HostRow>, style: Style) -> String {
+    let mut out = String::new();
+    for host in hosts {
+        for row in &host.signed_out {
+            let line = signed_out_line(row, &host.name);
+            let _ = writeln!(out, "{}", style.paint(Tone::Bad, &line));
         }
     }
-    let mut out = String::new();
-    for ((host, agent), threads) in waiting {
-        let Some(host) = hosts.iter().find(|row| row.host == host) else {
-            continue;
-        };
-        let known = host.agents.iter().find(|known| known.name == *agent);
-        let family = known.map_or("", |known| known.family.as_str());
-        let line = format!(
-            "{} on {}: its sign-in was refused; {} for it. Sign in there by {}; `queue THREAD --release` lets one of them try, and the others follow.",
-            one_line(agent.as_str(), 40),
-            one_line(&host.name, 40),
-            if threads == 1 {
-                "1 thread waits".to_owned()
-            } else {
-                format!("{threads} threads wait")
-            },
-            words::signing_in(family),
-        );
-        let _ = writeln!(out, "{}", style.paint(Tone::Bad, &line));
-    }
     out
+}
+
+/// One agent whose sign-in was refused, with what to do.
+pub(crate) fn signed_out_line(row: &SignedOutRow, host_name: &str) -> String {
+    let typed: Vec<String> = row
+        .sign_in
+        .iter()
+        .map(|typed| format!("`{typed}`"))
+        .collect();
+    format!(
+        "{} on {}: its sign-in was refused; {} for it. Sign in there by {}; `queue {} --release` lets one of them try, and the others follow.",
+        one_line(row.agent.as_str(), 40),
+        one_line(host_name, 40),
+        if row.threads == 1 {
+            "1 thread waits".to_owned()
+        } else {
+            format!("{} threads wait", row.threads)
+        },
+        if typed.is_empty() {
+            "the agent's own way".to_owned()
+        } else {
+            typed.join(", then ")
+        },
+        row.thread,
+    )
 }
 
 /// The threads, the one that changed last first.

@@ -73,17 +73,6 @@ pub(crate) fn item_end(status: ItemStatus) -> Option<&'static str> {
     }
 }
 
-/// How a person signs an agent in again, on its host: Pilothouse never touches a sign-in.
-pub(crate) fn signing_in(family: &str) -> &'static str {
-    match family {
-        "codex" => "`codex login` (with `--device-auth` where there is no browser)",
-        "claude" => "`claude`, then `/login`",
-        "opencode" => "`opencode auth login`",
-        "pi" => "`pi`, then `/login`",
-        _ => "the agent's own way",
-    }
-}
-
 /// What is wrong with an item.
 pub(crate) fn anomaly(anomaly: Anomaly) -> &'static str {
     match anomaly {

@@ -10,7 +10,8 @@ use pilothouse_domain::{
 };
 use pilothouse_engine::{
     ActiveRow, AgentRow, ChangeRow, HostRow, InboxRow, InboxState, LinkState, ListOp, QueueRow,
-    RowContent, RowText, SubjectRow, ThreadHeader, ThreadRow, TimelineBatch, TimelineRow,
+    RowContent, RowText, SignedOutRow, SubjectRow, ThreadHeader, ThreadRow, TimelineBatch,
+    TimelineRow,
 };
 
 /// The time at which every example is looked at.
@@ -60,6 +61,13 @@ pub(super) fn host(link: LinkState) -> HostRow {
         workspaces: vec![WorkspaceId::from("app")],
         default_mode: Mode::Ask,
         direct: None,
+        signed_out: vec![SignedOutRow {
+            agent: AgentName::from("codex"),
+            family: "codex".to_owned(),
+            threads: 20,
+            thread: thread_id(),
+            sign_in: vec!["codex login".to_owned()],
+        }],
     }
 }
 

@@ -111,7 +111,9 @@ pub(super) fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<(), Fai
     } else if page.rows.is_empty() {
         output.say(None, "No such threads.")?;
     }
-    output.words(&show::lists::signed_out(&page.rows, &hosts, output.style))?;
+    let shown = device.seen.hosts.iter().flatten();
+    let shown = shown.filter(|host| filter.host.is_none_or(|only| only == host.host));
+    output.words(&show::lists::signed_out(shown, output.style))?;
     let ids: Vec<String> = page
         .rows
         .iter()
@@ -177,6 +179,8 @@ pub(super) fn inbox(args: &InboxArgs, output: &mut Output) -> Result<(), Failure
         output.object("request", json::Request::from(row))?;
     }
     output.words(&away(&stored, &device, output))?;
+    let hosts = device.seen.hosts.iter().flatten();
+    output.words(&show::lists::signed_out(hosts, output.style))?;
     if rows.is_empty() {
         output.say(None, "Nothing waits for you.")?;
     }

@@ -13,7 +13,8 @@ use crate::client::{
 };
 use pilothouse_domain::{ContentHash, HostId, RequestId, RunStatus, ThreadId, row::WaitingCounts};
 use pilothouse_engine::{
-    Batch, HostRow, InboxRow, LinkState, ListOp, Scope, ThreadRow, ThreadsBatch, TimelineBatch,
+    Batch, HostRow, InboxRow, LinkState, ListOp, Scope, SignedOutRow, ThreadRow, ThreadsBatch,
+    TimelineBatch,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -387,6 +388,7 @@ fn rests(row: &ThreadRow) -> bool {
 #[derive(Default)]
 struct Everything {
     links: BTreeMap<HostId, &'static str>,
+    signed_out: BTreeMap<HostId, Vec<SignedOutRow>>,
     threads: BTreeMap<ThreadId, String>,
     requests: BTreeMap<RequestId, ContentHash>,
 }
@@ -395,12 +397,42 @@ impl Everything {
     fn hosts(&mut self, rows: &[HostRow], now_ms: u64, output: &mut Output) -> Result<(), Failure> {
         for row in rows {
             let kind = link_kind(&row.link);
-            if self.links.insert(row.host, kind) == Some(kind) {
+            let link_changed = self.links.insert(row.host, kind) != Some(kind);
+            let known = self.signed_out.insert(row.host, row.signed_out.clone());
+            let known = known.unwrap_or_default();
+            if !link_changed && known == row.signed_out {
                 continue;
             }
             output.object("host", json::Host::from(row))?;
-            let (state, tone) = show::lists::link(&row.link, now_ms);
-            output.say(Some(tone), &format!("{}: {state}", show::safe(&row.name)))?;
+            if link_changed {
+                let (state, tone) = show::lists::link(&row.link, now_ms);
+                output.say(Some(tone), &format!("{}: {state}", show::safe(&row.name)))?;
+            }
+            Self::signed_out(row, &known, output)?;
+        }
+        Ok(())
+    }
+
+    /// A line for each agent whose sign-in was refused since, and for each that is back; not for each thread that waits.
+    fn signed_out(
+        row: &HostRow,
+        known: &[SignedOutRow],
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let among = |rows: &[SignedOutRow], wanted: &SignedOutRow| {
+            rows.iter().any(|row| row.agent == wanted.agent)
+        };
+        for new in row.signed_out.iter().filter(|new| !among(known, new)) {
+            let line = show::lists::signed_out_line(new, &row.name);
+            output.say(Some(Tone::Bad), &line)?;
+        }
+        for back in known.iter().filter(|old| !among(&row.signed_out, old)) {
+            let agent = show::safe(back.agent.as_str());
+            let line = format!(
+                "{agent} on {}: nothing waits for its sign-in any more",
+                show::safe(&row.name)
+            );
+            output.say(Some(Tone::Good), &line)?;
         }
         Ok(())
     }

@@ -66,8 +66,8 @@ class Approvals(
         when (event) {
             is InboxEvent.Review -> review(waiting.value?.firstOrNull { it.id == event.id }?.key)
             InboxEvent.CloseReview -> review(null)
-            // Pairing is no matter of a request.
-            InboxEvent.PairHost -> Unit
+            // No matters of a request.
+            InboxEvent.PairHost, is InboxEvent.TryAgain -> Unit
             is InboxEvent.Answer -> scope.launch { decide(Answer(event.key, event.contentHash, event.option.id, event.option.effect)) }
         }
     }

@@ -3,6 +3,7 @@ package dev.pilothouse.android
 import dev.pilothouse.android.ui.Effect
 import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
+import dev.pilothouse.android.ui.SignInNotice
 import kotlinx.coroutines.flow.Flow
 
 /**
@@ -15,6 +16,15 @@ interface CoreGateway {
      * Fails with [CoreUnavailable].
      */
     val inbox: Flow<List<RequestItem>>
+
+    /** Agents whose sign-in was refused on any host: always the whole list, as [inbox]. Fails with [CoreUnavailable]. */
+    val signIns: Flow<List<SignInNotice>>
+
+    /**
+     * Lets the thread that a notice names try again. Waits for the host, at most half a minute.
+     * @throws CoreUnavailable where it did not come about
+     */
+    suspend fun tryAgain(notice: SignInNotice)
 
     /**
      * Writes an answer to the outbox and returns the id of its command once it is on disk. Waits for no network.

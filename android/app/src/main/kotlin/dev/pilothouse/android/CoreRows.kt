@@ -7,9 +7,12 @@ import dev.pilothouse.android.ui.Effect
 import dev.pilothouse.android.ui.Progress
 import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
+import dev.pilothouse.android.ui.SignInKey
+import dev.pilothouse.android.ui.SignInNotice
 import dev.pilothouse.android.ui.Subject
 import dev.pilothouse.android.ui.reveal
 import dev.pilothouse.core.ChangeRow
+import dev.pilothouse.core.HostRow
 import dev.pilothouse.core.InboxRow
 import dev.pilothouse.core.InboxState
 import dev.pilothouse.core.OptionEffect
@@ -18,6 +21,7 @@ import dev.pilothouse.core.RequestKind
 import dev.pilothouse.core.RequestStatus
 import dev.pilothouse.core.RiskHint
 import dev.pilothouse.core.RowText
+import dev.pilothouse.core.SignedOutRow
 import dev.pilothouse.core.SubjectRow
 import dev.pilothouse.android.ui.RequestKind as ShownKind
 import dev.pilothouse.core.Answer as CoreAnswer
@@ -55,6 +59,9 @@ internal fun InboxRow.toItem(context: Context): RequestItem {
         problem = refused,
     )
 }
+
+internal fun SignedOutRow.toNotice(host: HostRow) =
+    SignInNotice(SignInKey(host.host, agent), reveal(host.name).text, threads.toLong(), thread, signIn)
 
 private val SubjectRow.shown: Subject
     get() = Subject(

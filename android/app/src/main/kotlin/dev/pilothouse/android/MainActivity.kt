@@ -29,13 +29,14 @@ class MainActivity : ComponentActivity() {
         if (savedInstanceState == null) open(intent)
         setContent {
             val state by approvals.state.collectAsStateWithLifecycle()
+            val signIns by pilothouse.signIns.state.collectAsStateWithLifecycle()
             val shownPairing by pairing.state.collectAsStateWithLifecycle()
             BackHandler(state.reviewing != null) { approvals.onEvent(InboxEvent.CloseReview) }
             BackHandler(shownPairing != null) { pairing.onEvent(PairEvent.Close) }
             // Asked when there is something to be told about, not at the first start.
-            if (state.requests.isNotEmpty()) LaunchedEffect(Unit) { askOnce() }
+            if (state.requests.isNotEmpty() || signIns.isNotEmpty()) LaunchedEffect(Unit) { askOnce() }
             when (val shown = shownPairing) {
-                null -> InboxScreen(state) { if (it == InboxEvent.PairHost) pairing.open("") else approvals.onEvent(it) }
+                null -> InboxScreen(state.copy(signIns = signIns), ::onEvent)
                 else -> PairScreen(shown, pairing::onEvent)
             }
         }
@@ -60,6 +61,14 @@ class MainActivity : ComponentActivity() {
     private fun open(intent: Intent) {
         val uri = intent.data ?: return
         if (uri.toString().startsWith(PAIRING_PREFIX)) pairing.open(uri.toString()) else requestKey(uri)?.let(approvals::review)
+    }
+
+    private fun onEvent(event: InboxEvent) {
+        when (event) {
+            InboxEvent.PairHost -> pairing.open("")
+            is InboxEvent.TryAgain -> pilothouse.signIns.tryAgain(event.key)
+            else -> approvals.onEvent(event)
+        }
     }
 
     private fun askOnce() {

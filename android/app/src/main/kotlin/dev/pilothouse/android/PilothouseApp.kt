@@ -43,6 +43,8 @@ open class PilothouseApp : Application(), Configuration.Provider {
 
     val scope by lazy { CoroutineScope(SupervisorJob() + background) }
     val notifications by lazy { Notifications(this, ::newNonce) }
+    private val signInNotifications by lazy { SignInNotifications(this) }
+    val signIns by lazy { SignIns(core, signInNotifications, scope) }
     val pairing by lazy { Pairing(core, scope) }
     open val approvals by lazy { Approvals(core, notifications, ResourceWords(this), scope, clock) { DeliverWorker.schedule(this, it) } }
 
@@ -52,7 +54,11 @@ open class PilothouseApp : Application(), Configuration.Provider {
     override fun onCreate() {
         super.onCreate()
         notifications.createChannels()
-        scope.launch { approvals.start() }
+        signInNotifications.createChannel()
+        scope.launch {
+            approvals.start()
+            signIns.start()
+        }
     }
 
     /** Never on a phone, where processes are killed; what runs the app in a process of its own ends it so. */

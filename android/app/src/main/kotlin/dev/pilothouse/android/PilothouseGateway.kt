@@ -7,6 +7,7 @@ import dev.pilothouse.android.ui.AnswerOption
 import dev.pilothouse.android.ui.Progress
 import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
+import dev.pilothouse.android.ui.SignInNotice
 import dev.pilothouse.core.CommandBody
 import dev.pilothouse.core.CommandOutcome
 import dev.pilothouse.core.Environment
@@ -21,12 +22,17 @@ import kotlinx.coroutines.flow.Flow
 import kotlinx.coroutines.flow.MutableStateFlow
 import kotlinx.coroutines.flow.channelFlow
 import kotlinx.coroutines.flow.combine
+import kotlinx.coroutines.flow.distinctUntilChanged
+import kotlinx.coroutines.flow.emitAll
 import kotlinx.coroutines.flow.first
 import kotlinx.coroutines.flow.firstOrNull
+import kotlinx.coroutines.flow.flow
+import kotlinx.coroutines.flow.map
 import kotlinx.coroutines.flow.mapNotNull
 import kotlinx.coroutines.flow.onEach
 import kotlinx.coroutines.flow.update
 import kotlinx.coroutines.launch
+import kotlinx.coroutines.withTimeoutOrNull
 import dev.pilothouse.core.Answer as CoreAnswer
 
 /**
@@ -60,6 +66,24 @@ class PilothouseGateway(private val context: Context, private val opening: Defer
         }
         combine(waiting, ended) { items, past -> items + past.values.reversed().filter { old -> items.none { it.key == old.key } } }
             .collect(::send)
+    }
+
+    override val signIns: Flow<List<SignInNotice>> = flow {
+        emitAll(opened().hosts().map { hosts -> hosts.flatMap { host -> host.signedOut.map { it.toNotice(host) } } }.distinctUntilChanged())
+    }
+
+    override suspend fun tryAgain(notice: SignInNotice) {
+        try {
+            val core = opened()
+            val (host, thread) = notice.key.host to notice.thread
+            withTimeoutOrNull(PATIENCE_MS) {
+                val header = core.timeline(host, thread, tail = 1).first { it.header.synchronised }.header
+                core.submit(NewCommand(host, thread, CommandBody.QueueRelease(header.queueRevision))).accepted()
+                true
+            } ?: throw CoreUnavailable(context.getString(R.string.not_tried_in_time))
+        } catch (e: PilothouseException) {
+            throw CoreUnavailable(e.inWords, e)
+        }
     }
 
     override suspend fun answer(answer: Answer): String = try {
@@ -151,6 +175,7 @@ class PilothouseGateway(private val context: Context, private val opening: Defer
     private companion object {
         const val KEPT_ENDED = 5
         const val KEPT_OPTIONS = 100
+        const val PATIENCE_MS = 30_000L
     }
 }
 

@@ -3,6 +3,7 @@ package dev.pilothouse.android
 import dev.pilothouse.android.ui.Progress
 import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
+import dev.pilothouse.android.ui.SignInNotice
 import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.flow.MutableStateFlow
 import kotlinx.coroutines.flow.combine
@@ -18,6 +19,19 @@ class FakeCore : CoreGateway {
     val trouble = MutableStateFlow<String?>(null)
 
     override val inbox = combine(rows, trouble) { items, why -> if (why == null) items else throw CoreUnavailable(why) }.filterNotNull()
+
+    private val signedOut = MutableStateFlow<List<SignInNotice>?>(null)
+    override val signIns = signedOut.filterNotNull()
+    val tried = mutableListOf<String>()
+
+    fun tellsSignIns(vararg notices: SignInNotice) {
+        signedOut.value = notices.toList()
+    }
+
+    override suspend fun tryAgain(notice: SignInNotice) {
+        trouble.value?.let { throw CoreUnavailable(it) }
+        tried += notice.thread
+    }
 
     /** What was written to the outbox, in order; the place in it is the command's id. */
     val outbox = mutableListOf<Answer>()

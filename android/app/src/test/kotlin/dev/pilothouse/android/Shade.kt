@@ -15,6 +15,8 @@ class Shade(private val context: Context) {
 
     fun summaryOf(hostId: String): Notification? = shadowOf(manager).getNotification(hostId, Notifications.SUMMARY)
 
+    val signIns: Map<String, Notification> get() = manager.activeNotifications.filter { it.id == SignInNotifications.SIGN_IN }.associate { it.tag to it.notification }
+
     val requests: Set<String> get() = manager.activeNotifications.filter { it.id == Notifications.REQUEST }.map { it.tag }.toSet()
 
     fun swipe(item: RequestItem) {

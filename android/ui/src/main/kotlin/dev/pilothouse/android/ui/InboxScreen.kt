@@ -84,7 +84,7 @@ private fun WaitingList(state: InboxState, onEvent: (InboxEvent) -> Unit) {
             )
         },
     ) { insets ->
-        if (state.requests.isEmpty()) {
+        if (state.requests.isEmpty() && state.signIns.isEmpty()) {
             Box(Modifier.padding(insets).padding(16.dp).fillMaxSize(), Alignment.Center) {
                 Text(
                     state.problem ?: "Agents that need an answer show up here.",
@@ -98,6 +98,7 @@ private fun WaitingList(state: InboxState, onEvent: (InboxEvent) -> Unit) {
                 verticalArrangement = Arrangement.spacedBy(8.dp),
                 contentPadding = PaddingValues(16.dp),
             ) {
+                items(state.signIns, key = { "sign-in/${it.key.text}" }) { SignInCard(it, onEvent) }
                 items(state.requests, key = { it.id }) { RequestCard(it, state.nowMs, onEvent) }
             }
         }

@@ -13,6 +13,8 @@ data class InboxState(
     val reviewing: String? = null,
     /** Why nothing can be shown, and what to do. */
     val problem: String? = null,
+    /** Agents whose sign-in was refused, one notice each. */
+    val signIns: List<SignInNotice> = emptyList(),
 )
 
 /** One request of an agent, complete: it can be judged without looking anywhere else. */
@@ -117,6 +119,9 @@ sealed interface InboxEvent {
     data class Review(val id: String) : InboxEvent
     data object CloseReview : InboxEvent
     data object PairHost : InboxEvent
+
+    /** A person has signed the agent in on its host: one of its threads is to try. */
+    data class TryAgain(val key: SignInKey) : InboxEvent
 
     /** [contentHash] is that of the text that was on the screen when the button was touched. */
     data class Answer(val key: RequestKey, val contentHash: String, val option: AnswerOption) : InboxEvent

@@ -1,0 +1,66 @@
+package dev.pilothouse.android.ui
+
+import androidx.compose.foundation.layout.Arrangement
+import androidx.compose.foundation.layout.Column
+import androidx.compose.foundation.layout.fillMaxWidth
+import androidx.compose.foundation.layout.padding
+import androidx.compose.material3.Card
+import androidx.compose.material3.MaterialTheme
+import androidx.compose.material3.OutlinedButton
+import androidx.compose.material3.Text
+import androidx.compose.runtime.Composable
+import androidx.compose.ui.Modifier
+import androidx.compose.ui.platform.testTag
+import androidx.compose.ui.semantics.LiveRegionMode
+import androidx.compose.ui.semantics.liveRegion
+import androidx.compose.ui.semantics.semantics
+import androidx.compose.ui.unit.dp
+
+/** An agent whose sign-in was refused on a host: one notice, however many of its threads wait. */
+data class SignInNotice(
+    val key: SignInKey,
+    /** What the host calls itself. */
+    val host: String,
+    /** Threads that wait, at least 1. */
+    val threads: Long,
+    /** The one of them that tries again first; the others follow once it got through. */
+    val thread: String,
+    /** What is typed on the host to sign in: a command, and what is typed into the program it starts. Empty: not known. */
+    val steps: List<String>,
+    val trying: Trying = Trying.Not,
+)
+
+/** Which agent on which host; [text] is its form as one word (notification tags, list keys). */
+data class SignInKey(val host: String, val agent: String) {
+    val text: String get() = "$host/$agent"
+}
+
+/** How far a person's "try again" got. */
+sealed interface Trying {
+    data object Not : Trying
+    data object Sending : Trying
+
+    /** Why it was not taken, and what to do. */
+    data class Refused(val why: String) : Trying
+}
+
+@Composable
+internal fun SignInCard(notice: SignInNotice, onEvent: (InboxEvent) -> Unit) {
+    Card(Modifier.fillMaxWidth().testTag("sign-in-${notice.key.agent}").semantics { liveRegion = LiveRegionMode.Polite }) {
+        Column(Modifier.padding(16.dp), verticalArrangement = Arrangement.spacedBy(8.dp)) {
+            Text("${reveal(notice.key.agent).text} on ${notice.host}: its sign-in was refused", style = MaterialTheme.typography.titleMedium)
+            Text(if (notice.threads == 1L) "1 thread waits for it." else "${notice.threads} threads wait for it.")
+            if (notice.steps.isEmpty()) {
+                Text("Sign in on that machine in the agent's own way, then try again.")
+            } else {
+                Text("Sign in on that machine, then try again:")
+                for (step in notice.steps) Verbatim(step)
+            }
+            (notice.trying as? Trying.Refused)?.let { Text(it.why, color = MaterialTheme.colorScheme.error) }
+            val sending = notice.trying == Trying.Sending
+            OutlinedButton({ onEvent(InboxEvent.TryAgain(notice.key)) }, Modifier.testTag("try-${notice.key.agent}"), enabled = !sending) {
+                Text(if (sending) "Trying …" else "Try again")
+            }
+        }
+    }
+}
