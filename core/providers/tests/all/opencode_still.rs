@@ -2,7 +2,10 @@
 
 use crate::opencode_stage::{World, opencode};
 use pilothouse_domain::{ProviderEventKind, request::LostReason};
-use pilothouse_providers::opencode::{Deadlines, OpencodeAdapter};
+use pilothouse_providers::{
+    mcp::McpServers,
+    opencode::{Deadlines, OpencodeAdapter},
+};
 use serde_json::json;
 use std::{process::Command, time::Duration};
 
