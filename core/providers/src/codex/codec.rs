@@ -2,10 +2,10 @@
 
 use super::{
     items,
-    lineage::Lineage,
+    lineage::{Lineage, REMEMBERED},
     notifications,
     outgoing::{self, Call},
-    replies::{self, CallError, Reply},
+    replies::{self, CallError, Reply, Settings},
     requests::{self, Asked},
     terminals::Begun,
 };
@@ -58,6 +58,8 @@ pub struct Codec {
     pub(super) begun: Bounded<Begun>,
     /// Tokens that a conversation had used before its current turn.
     pub(super) usage: Bounded<notifications::TurnUsage>,
+    /// What each conversation is set to, as far as codex told.
+    pub(super) settings: Bounded<Settings>,
     /// Limits of the account, as last told.
     pub(super) limits: Vec<AccountLimit>,
     /// What is to be told of a conversation's servers of tools as soon as a turn of it begins.
@@ -83,6 +85,7 @@ impl Codec {
             patches: Bounded::new(REMEMBERED_PATCHES),
             begun: Bounded::new(REMEMBERED_PATCHES),
             usage: Bounded::new(REMEMBERED_PATCHES),
+            settings: Bounded::new(REMEMBERED),
             limits: Vec::new(),
             untold: Bounded::new(REMEMBERED_PATCHES),
             unreadable_in_a_row: 0,
@@ -134,6 +137,11 @@ impl Codec {
     /// The turn that is going on in a conversation, as far as codex told.
     pub fn active_turn(&self, thread: &NativeId) -> Option<&NativeId> {
         self.lineage.active_turn(thread)
+    }
+
+    /// What a conversation is set to, as far as codex told.
+    pub fn settings(&self, thread: &NativeId) -> Settings {
+        self.settings.get(thread).cloned().unwrap_or_default()
     }
 
     /// Requests that wait for an answer, or were answered and not resolved yet.
@@ -301,6 +309,8 @@ impl Codec {
         out.extend(told.into_iter().map(Received::Event));
         if let Ok(Reply::Thread(loaded)) = &reply {
             self.lineage.thread_opened(loaded.thread.clone());
+            self.settings
+                .insert(loaded.thread.clone(), loaded.settings.clone());
             event(
                 out,
                 self.lineage.place(Some(loaded.thread.clone()), None),

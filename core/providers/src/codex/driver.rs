@@ -5,7 +5,8 @@ use super::{
     codec::Codec,
     outgoing::{Call, Image},
     profile::{self, Permissions},
-    replies::{CallError, LoadedThread, Reply},
+    replies::{CallError, LoadedThread, Reply, Settings},
+    selecting,
 };
 use crate::{
     contract::{
@@ -46,8 +47,8 @@ const FAR_PICTURES: u64 = 8 * 1024 * 1024;
 struct Loaded {
     /// Where it should work, if codex resumed it elsewhere.
     cwd: Option<PathBuf>,
-    /// The model in force, if codex has said it.
-    model: String,
+    /// What holds where nothing is chosen; `None` where codex does not say.
+    default: Option<Settings>,
     /// Whether it may be planning: that holds for a turn and those that follow.
     plans: bool,
     /// Taken while a turn is being started, so that two cannot start at once.
@@ -189,6 +190,24 @@ impl CodexRuntime {
         }
     }
 
+    /// What holds for conversations of a directory where nothing is chosen.
+    async fn default_in(&self, cwd: &Path) -> Option<Settings> {
+        let cwd = cwd.to_owned();
+        let configured = self
+            .session
+            .call(Call::ConfigRead { cwd }, self.deadlines.call);
+        match configured.await {
+            Ok(Reply::Configured(configured)) => {
+                Some(selecting::default_of(configured, &lock(&self.models)))
+            }
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(%error, "codex does not say its default model");
+                None
+            }
+        }
+    }
+
     /// A directory can be looked at only where codex runs on this machine.
     pub(super) fn check_place(&self, cwd: &Path) -> Result<(), OpenError> {
         match &self.session.process {
@@ -240,8 +259,9 @@ impl CodexRuntime {
         permissions: Permissions,
         known: Option<&NativeId>,
     ) -> Result<NativeId, OpenError> {
+        let default = self.default_in(cwd).await;
         match self.session.call(call, self.deadlines.call).await {
-            Ok(Reply::Thread(loaded)) => Ok(self.loaded(cwd, permissions, loaded)),
+            Ok(Reply::Thread(loaded)) => Ok(self.loaded(cwd, permissions, loaded, default)),
             Ok(_) => Err(OpenError::Refused {
                 error: RunError {
                     code: ErrorCode::Protocol,
@@ -253,7 +273,13 @@ impl CodexRuntime {
     }
 
     /// Compares what was asked for with what codex says is in force; each turn sends policy and sandbox again.
-    fn loaded(&self, cwd: &Path, permissions: Permissions, loaded: LoadedThread) -> NativeId {
+    fn loaded(
+        &self,
+        cwd: &Path,
+        permissions: Permissions,
+        loaded: LoadedThread,
+        default: Option<Settings>,
+    ) -> NativeId {
         let elsewhere = !same_place(cwd, Path::new(&loaded.cwd));
         if loaded.policy != permissions.policy()
             || loaded.sandbox != permissions.sandbox_type()
@@ -273,7 +299,7 @@ impl CodexRuntime {
         let mut threads = lock(&self.threads);
         let known = threads.entry(loaded.thread.clone()).or_default();
         known.cwd = elsewhere.then(|| cwd.to_owned());
-        known.model = loaded.model;
+        known.default = default;
         known.plans = loaded.plans;
         loaded.thread
     }
@@ -303,14 +329,11 @@ impl CodexRuntime {
         let Loaded {
             cwd,
             starting,
-            model,
+            default,
             plans: planned,
         } = {
             let mut threads = lock(&self.threads);
             let known = threads.entry(send.thread.clone()).or_default();
-            if let Some(model) = &send.selection.model {
-                known.model.clone_from(model);
-            }
             let before = known.clone();
             // Until it is certain that the turn was taken.
             known.plans |= plans;
@@ -330,18 +353,23 @@ impl CodexRuntime {
         {
             return Err(SendError::Busy);
         }
+        let now = lock(&self.session.codec).settings(&send.thread);
+        let chosen =
+            selecting::chosen(&send.selection, default.as_ref(), &now, &lock(&self.models))
+                .map_err(|problem| refused(ErrorCode::Agent, problem))?;
+        let model = chosen.model.clone().or(now.model);
         let call = Call::TurnStart {
             thread: send.thread,
             client_id: send.client_id,
             text: send.text,
             images,
             cwd,
-            model: send.selection.model,
-            effort: send.selection.effort,
+            model: chosen.model,
+            effort: chosen.effort,
             permissions: Permissions::from(send.selection.mode),
-            plans: (plans || planned)
-                .then_some((plans, model))
-                .filter(|(_, model)| !model.is_empty()),
+            plans: model
+                .filter(|_| plans || planned)
+                .map(|model| (plans, model)),
         };
         match self.session.call(call, self.deadlines.call).await {
             Ok(Reply::Turn {

@@ -20,6 +20,7 @@ pub mod profile;
 mod rejoin;
 mod replies;
 mod requests;
+mod selecting;
 mod socket;
 mod terminals;
 
@@ -33,4 +34,4 @@ pub use far::FarCodexAdapter;
 pub use outgoing::Call;
 pub use passed_over::{PASSED_OVER, Passed};
 pub use profile::Permissions;
-pub use replies::{CallError, LoadedThread, Reply};
+pub use replies::{CallError, LoadedThread, Reply, Settings};

@@ -5,7 +5,7 @@ use super::{
     codec::{Codec, Received, patch_key},
     items,
     passed_over::{PASSED_OVER, Passed},
-    replies,
+    replies::{self, Settings},
 };
 use crate::{
     mcp,
@@ -53,6 +53,10 @@ pub(super) fn read(codec: &mut Codec, method: &str, params: &Value, out: &mut Ve
             event(out, process, ProviderEventKind::AbilitiesChanged);
             Some(())
         }
+        ("thread/settings/updated", Some(thread)) => params.get("threadSettings").map(|settings| {
+            let now = Settings::of(settings, "model", "effort");
+            codec.settings.insert(thread.clone(), now);
+        }),
         ("item/fileChange/patchUpdated", Some(thread)) => {
             let place = codec.lineage.place(Some(thread.clone()), turn);
             text_of(params, "itemId").map(NativeId).map(|item| {

@@ -31,6 +31,11 @@ pub enum Call {
     ModelList,
     /// Whether a sign-in is there.
     AccountRead,
+    /// What its settings say for conversations in a directory.
+    ConfigRead {
+        /// The directory.
+        cwd: PathBuf,
+    },
     /// Starts a conversation.
     ThreadStart {
         /// Where it works.
@@ -202,6 +207,7 @@ impl Call {
             Self::Initialize { .. } => "initialize",
             Self::ModelList => "model/list",
             Self::AccountRead => "account/read",
+            Self::ConfigRead { .. } => "config/read",
             Self::ThreadStart { .. } => "thread/start",
             Self::ThreadResume { .. } => "thread/resume",
             Self::ThreadFork { .. } => "thread/fork",
@@ -233,6 +239,7 @@ impl Call {
             Self::ModelList | Self::AccountRead | Self::ThreadsLoaded | Self::Foreign { .. } => {
                 json!({})
             }
+            Self::ConfigRead { cwd } => json!({"cwd": cwd, "includeLayers": false}),
             Self::ThreadStart {
                 cwd,
                 model,

@@ -179,11 +179,6 @@ pub const PASSED_OVER: &[(&str, Passed, &str)] = &[
         "remote environments are not used",
     ),
     (
-        "thread/settings/updated",
-        Passed::Nothing,
-        "what we send with each turn",
-    ),
-    (
         "thread/search/partial",
         Passed::Nothing,
         "answer to a call we do not make",

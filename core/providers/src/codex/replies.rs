@@ -28,6 +28,8 @@ pub enum Reply {
         /// Whether it can.
         ready: bool,
     },
+    /// What its settings name.
+    Configured(Settings),
     /// A conversation is loaded.
     Thread(LoadedThread),
     /// A turn was started, or, on a busy conversation, was going on.
@@ -63,6 +65,27 @@ pub enum Reply {
     Done,
 }
 
+/// A model and its effort.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// The model; `None` where none is named.
+    pub model: Option<String>,
+    /// The effort; `None` for the model's own.
+    pub effort: Option<String>,
+}
+
+impl Settings {
+    /// Those under two names; what is longer than a name is none.
+    pub(super) fn of(told: &Value, model: &str, effort: &str) -> Self {
+        const NAME: usize = 256;
+        let name = |key| text_of(told, key).filter(|name| !name.is_empty() && name.len() <= NAME);
+        Self {
+            model: name(model),
+            effort: name(effort),
+        }
+    }
+}
+
 /// A conversation as codex says it loaded it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedThread {
@@ -76,8 +99,8 @@ pub struct LoadedThread {
     pub reviewer: String,
     /// Where it works.
     pub cwd: String,
-    /// The model in force.
-    pub model: String,
+    /// What is in force.
+    pub settings: Settings,
     /// Whether it waits for a person.
     pub waits: bool,
     /// Whether it plans, and carries nothing out.
@@ -190,6 +213,14 @@ pub(crate) fn read(
                 .is_some_and(|account| !account.is_null())
                 || result.get("requiresOpenaiAuth") == Some(&Value::Bool(false)),
         }),
+        Call::ConfigRead { .. } => {
+            let config = result.get("config").ok_or_else(unreadable)?;
+            Ok(Reply::Configured(Settings::of(
+                config,
+                "model",
+                "model_reasoning_effort",
+            )))
+        }
         Call::ThreadStart { .. } | Call::ThreadResume { .. } | Call::ThreadFork { .. } => {
             let thread = result
                 .get("thread")
@@ -208,7 +239,7 @@ pub(crate) fn read(
                     .unwrap_or_default(),
                 reviewer: text_of(result, "approvalsReviewer").unwrap_or_default(),
                 cwd: text_of(result, "cwd").unwrap_or_default(),
-                model: text_of(result, "model").unwrap_or_default(),
+                settings: Settings::of(result, "model", "reasoningEffort"),
                 waits: waits(&result["thread"]),
                 plans: result["collaborationMode"]["mode"] == "plan",
             }))

@@ -68,6 +68,24 @@ impl Choice {
             .map_or(&[], |agent| &agent.rules)
     }
 
+    /// The model that a mode's agent takes where none is chosen, as far as opencode says it. It keeps one that was chosen once
+    /// for all turns that follow.
+    pub(super) fn own_model(&self, mode: Mode) -> Option<String> {
+        let agent = self.agents.get(self.agent(mode).unwrap_or(BUILD));
+        let own = agent.and_then(|agent| agent.model.as_ref());
+        let (provider, id) = own.or(self.configured.as_ref())?;
+        Some(format!("{provider}/{id}"))
+    }
+
+    /// What is said where a default would have to be named that opencode does not say.
+    pub(super) fn no_own_model(&self) -> String {
+        format!(
+            "opencode is configured with no model of its own, and the conversation goes on with the one that was chosen before: \
+             choose one by name, or set `model` in opencode's configuration; it has {}",
+            self.named()
+        )
+    }
+
     /// Agents that could work for another and would do unasked what a mode demands to be asked.
     pub(super) fn unasking(&self, mode: Mode) -> Vec<&str> {
         self.agents
@@ -185,6 +203,11 @@ impl Choice {
     }
 
     fn unknown_model(&self, named: &str) -> String {
+        format!("opencode has no model `{named}`; it has {}", self.named())
+    }
+
+    /// How many models there are, and the names of the first.
+    fn named(&self) -> String {
         let names: Vec<_> = self
             .models
             .iter()
@@ -192,7 +215,7 @@ impl Choice {
             .map(|model| format!("{}/{}", model.provider, model.id))
             .collect();
         format!(
-            "opencode has no model `{named}`; it has {} models, among them: {}",
+            "{} models, among them: {}",
             self.models.len(),
             names.join(", ")
         )

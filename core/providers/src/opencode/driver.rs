@@ -47,6 +47,8 @@ pub(super) struct OpencodeRuntime {
     pub(super) choice: Choice,
     /// The rules that each conversation has of ours.
     permitted: Mutex<BTreeMap<NativeId, Vec<Rule>>>,
+    /// Conversations for which a model was chosen by name.
+    chosen: Mutex<BTreeSet<NativeId>>,
     /// Conversations whose person was not told yet which rules hold, in an opencode that somebody else started.
     untold: Mutex<BTreeSet<NativeId>>,
     /// Taken while a turn of a conversation is being started, so that two cannot start at once.
@@ -81,6 +83,7 @@ impl OpencodeRuntime {
             deadlines,
             choice,
             permitted: Mutex::default(),
+            chosen: Mutex::default(),
             untold: Mutex::default(),
             starting: Mutex::default(),
         }
@@ -261,6 +264,11 @@ impl OpencodeRuntime {
             mode,
             ..
         } = send.selection;
+        let by_name = model.is_some();
+        let model = model.or_else(|| self.choice.own_model(mode));
+        if model.is_none() && lock(&self.chosen).contains(&send.thread) {
+            return Err(refused(ErrorCode::Agent, self.choice.no_own_model()));
+        }
         let chosen = self
             .choice
             .model(model.as_deref(), effort.as_deref())
@@ -314,6 +322,9 @@ impl OpencodeRuntime {
         let Some(prompt) = begun else {
             return Err(SendError::Busy);
         };
+        if by_name {
+            lock(&self.chosen).insert(send.thread.clone());
+        }
         let turn = prompt.turn.clone();
         let call = Call::Prompt(Box::new(prompt));
         match self.link.call_within(call, patience).await {

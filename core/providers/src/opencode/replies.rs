@@ -123,6 +123,8 @@ pub struct Agent {
     pub primary: bool,
     /// What it may do without asking.
     pub rules: Vec<Rule>,
+    /// Provider and model that it is configured with.
+    pub model: Option<(String, String)>,
 }
 
 /// A model.
@@ -337,6 +339,9 @@ fn agents(value: &Value) -> Option<BTreeMap<String, Agent>> {
         let known = Agent {
             primary: !hidden && text_or_empty(agent, "mode") != "subagent",
             rules: rules::read(agent, "permission"),
+            model: agent.get("model").and_then(|model| {
+                Some((text_of(model, "providerID")?, text_of(model, "modelID")?))
+            }),
         };
         Some((text_of(agent, "name")?, known))
     });

@@ -282,7 +282,14 @@ mod tests {
         let named = |name: &str, rules: &[(&str, &str, Action)]| {
             let rules = rules.iter().map(|(p, q, a)| Rule::new(p, q, *a)).collect();
             let primary = false;
-            (name.to_owned(), Agent { primary, rules })
+            (
+                name.to_owned(),
+                Agent {
+                    primary,
+                    rules,
+                    model: None,
+                },
+            )
         };
         let explore = [
             ("*", "*", Allow),

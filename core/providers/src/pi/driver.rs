@@ -6,7 +6,7 @@ use super::{
     listing::SessionFolders,
     outgoing::Call,
     profile::{self, Dialect},
-    replies::{CallError, Reply},
+    replies::{CallError, Reply, State},
     starting,
 };
 use crate::{
@@ -35,7 +35,7 @@ use pilothouse_domain::{
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -156,6 +156,10 @@ pub(super) struct PiRuntime {
     pub(super) gate_file: Option<GateFile>,
     /// The same of the extension that brings it its servers of tools.
     pub(super) _servers: Option<ValueFile>,
+    /// What it was set to at its start, before anything was chosen or loaded.
+    pub(super) own: OnceLock<State>,
+    /// Whether an effort was chosen, or came with a session: pi keeps it.
+    pub(super) effort_set: AtomicBool,
     /// What it can run on, as it said at its start.
     pub(super) models: Mutex<Vec<OfferedModel>>,
 }

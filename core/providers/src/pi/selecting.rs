@@ -9,22 +9,54 @@ use super::{
 };
 use crate::rpc::session::lock;
 use pilothouse_domain::{Mode, provider::OfferedModel, thread::Selection};
+use std::sync::atomic::Ordering;
 
 impl PiRuntime {
     /// Puts the session where a selection wants it. Nothing is guessed: what pi does not offer is refused.
     pub(super) async fn select(&self, selection: &Selection) -> Result<(), CallError> {
         self.select_mode(selection.mode).await?;
-        let mut changed = false;
-        if let Some(model) = &selection.model {
-            changed |= self.select_model(model).await?;
+        let own = self.own.get().cloned().unwrap_or_default();
+        let model = match &selection.model {
+            Some(model) => Some(model),
+            // pi keeps what was chosen once, also for a process that loads the session.
+            None => Some(&own.model).filter(|model| model.contains('/')),
+        };
+        let effort = || lock(&self.session.codec).state().effort.clone();
+        let before = effort();
+        let mut kept = false;
+        if let Some(model) = model
+            && self.select_model(model).await?
+        {
+            self.call(Call::State).await?;
+            // Where its settings name no effort, the one of the model before holds for the next.
+            kept = effort() == before;
         }
-        if let Some(effort) = &selection.effort {
-            changed |= self.select_effort(effort).await?;
-        }
+        let changed = match &selection.effort {
+            Some(effort) => {
+                self.effort_set.store(true, Ordering::Release);
+                self.select_effort(effort).await?
+            }
+            None if kept || self.effort_set.load(Ordering::Acquire) => {
+                let changed = self.restore_effort(&own.effort).await?;
+                self.effort_set.store(false, Ordering::Release);
+                changed
+            }
+            None => false,
+        };
         if changed {
             self.call(Call::State).await?;
         }
         Ok(())
+    }
+
+    /// Gives the model the effort that pi began with. Of a model that does not have it pi has taken the nearest.
+    async fn restore_effort(&self, own: &str) -> Result<bool, CallError> {
+        if own.is_empty() || lock(&self.session.codec).state().effort == own {
+            return Ok(false);
+        }
+        let level = own.to_owned();
+        self.call(Call::SetEffort { level }).await?;
+        Ok(true)
     }
 
     async fn select_mode(&self, mode: Mode) -> Result<(), CallError> {

@@ -10,7 +10,7 @@ use crate::{
     rpc::{CallFailure as _, session::lock},
 };
 use pilothouse_domain::{NativeId, run::ErrorCode, thread::Selection};
-use std::path::Path;
+use std::{path::Path, sync::atomic::Ordering};
 
 impl PiRuntime {
     /// Has pi load the session of a file, if that is not loaded. Nobody is told before its state is asked for.
@@ -71,6 +71,7 @@ impl PiRuntime {
         let _starting = self.starting.lock().await;
         if let Some(thread) = &open.resume {
             self.switch(thread).await?;
+            self.effort_set.store(true, Ordering::Release);
             // What it is set to decides what has to be set.
             self.state(Call::State).await?;
         }
@@ -117,6 +118,7 @@ impl PiRuntime {
             Ok(_) => {}
             Err(error) => return Err(open_error(error, ErrorCode::Start)),
         }
+        self.effort_set.store(true, Ordering::Release);
         let copy = self.state(Call::State).await?;
         if copy == fork.source {
             let error = refused(ErrorCode::Protocol, "pi made no copy");

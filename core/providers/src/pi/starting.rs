@@ -27,7 +27,7 @@ use pilothouse_domain::{
 use serde_json::{Map, Value, json};
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::{Duration, SystemTime},
 };
 use tokio::sync::oneshot;
@@ -109,6 +109,8 @@ pub(super) async fn start(
         dialect,
         cwd: launch.cwd.clone(),
         sandbox: launch.sandbox,
+        own: OnceLock::new(),
+        effort_set: AtomicBool::new(false),
         models: Mutex::default(),
         starting: tokio::sync::Mutex::default(),
         gate_file: file,
@@ -234,6 +236,8 @@ impl PiRuntime {
             }
         };
         let today = date::day(SystemTime::now());
+        self.own
+            .get_or_init(|| lock(&self.session.codec).state().clone());
         let capabilities = {
             let mut known = lock(&self.session.capabilities);
             let at = (version.as_str(), today.as_str());

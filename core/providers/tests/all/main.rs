@@ -65,3 +65,4 @@ mod replaying;
 mod silent;
 mod stage;
 mod support;
+mod unchosen;

@@ -132,15 +132,40 @@ impl World {
         command: Vec<String>,
         mcp: impl Fn(&Path) -> McpServers,
     ) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let model = Model::start(&scripts, dir.path());
-        std::fs::create_dir(dir.path().join("workspace")).unwrap();
-        let (sender, events) = mpsc::channel(64);
+        let (dir, model) = Self::prepare(&scripts);
         let launch = Launch {
             command,
             mcp: mcp(dir.path()),
             ..launch(dir.path(), model.port)
         };
+        Self::launched(dir, model, adapter, launch).await
+    }
+
+    /// The same, configured with no model.
+    pub(crate) async fn unconfigured(scripts: Value) -> Self {
+        let (dir, model) = Self::prepare(&scripts);
+        let launch = launch(dir.path(), model.port);
+        let file = dir.path().join("home/opencode.json");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        config.as_object_mut().unwrap().remove("model");
+        std::fs::write(&file, config.to_string()).unwrap();
+        Self::launched(dir, model, adapter(), launch).await
+    }
+
+    fn prepare(scripts: &Value) -> (TempDir, Model) {
+        let dir = tempfile::tempdir().unwrap();
+        let model = Model::start(scripts, dir.path());
+        std::fs::create_dir(dir.path().join("workspace")).unwrap();
+        (dir, model)
+    }
+
+    async fn launched(
+        dir: TempDir,
+        model: Model,
+        adapter: OpencodeAdapter,
+        launch: Launch,
+    ) -> Self {
+        let (sender, events) = mpsc::channel(64);
         let runtime = adapter
             .start(launch, sender)
             .await
