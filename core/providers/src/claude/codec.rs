@@ -222,6 +222,18 @@ impl Codec {
         self.turn.is_some() || self.beginning
     }
 
+    /// What would end with the process though no turn goes on, in words for a person; empty if nothing would.
+    pub(super) fn outlasting(&self) -> Vec<String> {
+        let mut outlasting = self.main.in_background();
+        let children = self.children.values();
+        outlasting.extend(children.flat_map(|child| child.conversation.in_background()));
+        let asked = self.requests.ids().count();
+        if asked > 0 {
+            outlasting.push(format!("{asked} open request(s)"));
+        }
+        outlasting
+    }
+
     /// What the conversation is set to, as far as the agent told.
     pub(super) fn settings(&self) -> &super::selecting::Settings {
         &self.settings

@@ -106,6 +106,15 @@ impl Conversation {
         gone
     }
 
+    /// Tools that go on in the background, in words for a person.
+    pub(super) fn in_background(&self) -> Vec<String> {
+        let tools = self.tools.values();
+        tools
+            .filter(|tool| tool.background && !tool.ended)
+            .map(Tool::in_words)
+            .collect()
+    }
+
     /// Tools that were not ended and are no background work.
     pub(super) fn leave_open(&mut self) -> Vec<(NativeId, ItemContent)> {
         self.tools

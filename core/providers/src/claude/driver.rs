@@ -272,6 +272,16 @@ impl ClaudeRuntime {
     async fn select(&self, selection: &Selection) -> Result<(), CallError> {
         let process = self.process();
         if needs_bypass(selection.mode) && !process.may_bypass {
+            let outlasting = lock(&process.session.codec).outlasting();
+            if !outlasting.is_empty() {
+                return Err(CallError::Refused {
+                    message: format!(
+                        "full access needs Claude Code to be started anew, which would end what goes on in it: {}; let it end, or \
+                         have it ended, and say it again",
+                        outlasting.join(", ")
+                    ),
+                });
+            }
             // One that has seen no message is not there to be taken up: it is begun again, as a copy if it was to be one.
             let conversations = [
                 Conversation::Resumed(process.serves.clone()),

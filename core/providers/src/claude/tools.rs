@@ -58,6 +58,18 @@ impl Tool {
         }
     }
 
+    /// What it is, in words for a person.
+    pub(super) fn in_words(&self) -> String {
+        const SHOWN: usize = 120;
+        match &self.content {
+            ItemContent::Subagent { title, .. } => format!("the subagent `{}`", cut(title, SHOWN)),
+            ItemContent::Command { command, .. } => {
+                format!("the command `{}`", cut(command, SHOWN))
+            }
+            _ => format!("the tool `{}`", self.name),
+        }
+    }
+
     /// What the item is until it ends.
     pub(super) fn content(&self) -> &ItemContent {
         &self.content

@@ -257,6 +257,16 @@ async fn a_command_in_the_background_outlives_its_turn_and_its_end_is_seen() {
         assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
     }
     assert_eq!(world.statuses_of_commands(), [], "it still runs");
+    // A process that may lift its checks would have to take the place of the one in which it runs.
+    let before = world.runtime.process_id();
+    let mut switched = world.message(&thread, "[[script:go]]");
+    switched.selection.mode = Mode::FullAccess;
+    let refused = world.runtime.send_turn(switched).await;
+    let Err(SendError::Refused { error }) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert!(error.message.contains("cat gate"), "{}", error.message);
+    assert_eq!(world.runtime.process_id(), before);
     let gate = world.workspace().join("gate");
     tokio::task::spawn_blocking(move || std::fs::write(gate, "open"))
         .await
