@@ -93,9 +93,15 @@ impl CodexAdapter {
         events: EventSender,
     ) -> Result<Arc<dyn AgentRuntime>, StartError> {
         let (ready, first) = oneshot::channel();
+        let (process, channel) = started;
+        let process: AgentProcess = process.into();
+        let codec = match &process {
+            AgentProcess::Far(_) => Codec::shared(),
+            AgentProcess::Bound(_) | AgentProcess::Detached(_) => Codec::new(),
+        };
         let session = Session::start(
-            started,
-            Codec::new(),
+            (process, channel),
+            codec,
             profile::capabilities(),
             launch.incarnation,
             (self.deadlines.stop, self.deadlines.life),

@@ -64,6 +64,8 @@ pub struct Codec {
     pub(super) limits: Vec<AccountLimit>,
     /// What is to be told of a conversation's servers of tools as soon as a turn of it begins.
     pub(super) untold: Bounded<Vec<String>>,
+    /// Others may be connected with the same codex.
+    shared: bool,
     unreadable_in_a_row: u32,
 }
 
@@ -88,7 +90,16 @@ impl Codec {
             settings: Bounded::new(REMEMBERED),
             limits: Vec::new(),
             untold: Bounded::new(REMEMBERED_PATCHES),
+            shared: false,
             unreadable_in_a_row: 0,
+        }
+    }
+
+    /// A codec for a process with which others may be connected as well: what they answer is resolved here, too.
+    pub fn shared() -> Self {
+        Self {
+            shared: true,
+            ..Self::new()
         }
     }
 
@@ -425,6 +436,13 @@ impl Codec {
         self.requests.open(id, place, opened, out);
     }
 
+    /// Whether a request that is resolved, and was not answered by us, was answered over another connection. One that the end of
+    /// its turn takes back is resolved after that end.
+    fn was_answered_elsewhere(&self, opened: &Opened) -> bool {
+        let goes_on = self.lineage.active_turn(&opened.thread);
+        self.shared && goes_on.is_some() && goes_on == opened.turn.as_ref()
+    }
+
     /// `serverRequest/resolved`.
     pub(super) fn resolved(
         &mut self,
@@ -434,8 +452,9 @@ impl Codec {
     ) {
         let request = request_id(id);
         let (place, resolution) = match self.requests.take(&request) {
-            Some(pending) if pending.answered => (pending.place, Resolution::Answered),
-            // One connection: what was not answered by us was taken back.
+            Some(pending) if pending.answered || self.was_answered_elsewhere(&pending.opened) => {
+                (pending.place, Resolution::Answered)
+            }
             Some(pending) => (pending.place, Resolution::Withdrawn),
             None => (self.lineage.place(thread, None), Resolution::Unsaid),
         };

@@ -1,10 +1,13 @@
 //! Real codex elsewhere: at the address of its WebSocket, with a token.
 
-use crate::support::{ELSEWHERE, PATIENCE, World, codex, launch, run, say};
-use pilothouse_domain::{ProviderEventKind, provider::TurnStatus, request::AnswerDelivery};
+use crate::support::{ELSEWHERE, PATIENCE, World, codex, launch, run, say, selection};
+use pilothouse_domain::{
+    Answer, Mode, OptionId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
+    provider_event::Resolution, request::AnswerDelivery,
+};
 use pilothouse_providers::{
     codex::{Deadlines, FarCodexAdapter},
-    contract::{AgentRuntime, ProviderAdapter as _, RuntimeEvents, StartError},
+    contract::{AgentRuntime, OpenThread, ProviderAdapter as _, RuntimeEvents, StartError},
     endpoint::{Endpoint, Trust},
 };
 use serde_json::json;
@@ -122,6 +125,62 @@ async fn a_codex_elsewhere_asks_and_what_it_asked_is_answered_over_the_next_conn
     assert_eq!(world.turn_end().await, (TurnStatus::Completed, None));
     let made = std::fs::read_to_string(world.workspace().join("far.txt")).unwrap();
     assert_eq!(made, "far\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_answered_over_another_connection_is_answered_and_what_is_taken_back_is_withdrawn()
+{
+    let scripts = json!({"go": [run("touch far.txt"), say("All done.")]});
+    let (dir, model) = World::prepare(&scripts);
+    let server = Server::start(dir.path());
+    let (runtime, events) = server.connect(TOKEN).await.unwrap();
+    let mut world = World::around(dir, model, runtime, events);
+    let thread = world.open(None).await;
+    let turn = world.send(&thread, "[[script:go]]").await;
+    let asked = world.request().await;
+    // The desk is connected as well, is asked the same, and answers.
+    let (desk, mut at_desk) = server.connect(TOKEN).await.unwrap();
+    let open = OpenThread {
+        resume: Some(thread.clone()),
+        cwd: world.workspace(),
+        selection: selection(Mode::Ask),
+    };
+    assert_eq!(desk.open_thread(open).await.unwrap(), thread);
+    heard_asked(&mut at_desk).await;
+    let option = Answer::Choose {
+        option: OptionId::from("accept"),
+        note: None,
+    };
+    desk.respond(asked.response(option)).await.unwrap();
+    let closed = |event: &ProviderEvent| match &event.kind {
+        ProviderEventKind::RequestClosed { resolution, .. } => Some(*resolution),
+        _ => None,
+    };
+    assert_eq!(world.until("its end", closed).await, Resolution::Answered);
+    assert_eq!(world.turn_end().await, (TurnStatus::Completed, None));
+    assert!(world.workspace().join("far.txt").exists());
+
+    // What the end of its turn takes back is not said to be answered.
+    let next = world.send(&thread, "[[script:go]]").await;
+    assert_ne!(next, turn);
+    world.request().await;
+    let stopping = world.runtime.interrupting().unwrap();
+    stopping.interrupt(thread, next).await.unwrap();
+    assert_eq!(world.until("its end", closed).await, Resolution::Withdrawn);
+}
+
+/// Waits until somebody is asked.
+async fn heard_asked(events: &mut mpsc::Receiver<RuntimeEvents>) {
+    let asked = async {
+        while let Some(batch) = events.recv().await {
+            let mut events = batch.events.iter();
+            if events.any(|event| matches!(event.kind, ProviderEventKind::RequestOpened { .. })) {
+                return;
+            }
+        }
+        panic!("the session ended");
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("asked");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
