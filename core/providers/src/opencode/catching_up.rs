@@ -100,12 +100,19 @@ impl Codec {
             (None, Some(_)) => newest,
             (None, None) => None,
         };
-        for message in &messages.0 {
+        // By their places: an id of ours is of this machine's clock, one of opencode's of its own.
+        let place = from.and_then(|from| {
+            messages
+                .0
+                .iter()
+                .position(|message| id_of(&message["info"], "id").as_ref() == Some(&from))
+        });
+        for (at, message) in messages.0.iter().enumerate() {
             let info = message.get("info").unwrap_or(&Value::Null);
             let Some(id) = id_of(info, "id") else {
                 continue;
             };
-            if from.as_ref().is_some_and(|from| id >= *from) {
+            if place.is_some_and(|place| at >= place) {
                 self.message(session, info, &mut out);
                 for part in list(message, "parts") {
                     self.part(session, part, "", &mut out);
@@ -130,5 +137,107 @@ impl Codec {
             None => {}
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opencode::replies::Session;
+    use pilothouse_domain::{ItemContent, provider::TurnStatus};
+    use serde_json::json;
+
+    fn opened(turn: &str) -> (Codec, NativeId) {
+        let session = NativeId::from("ses_1");
+        let mut codec = Codec::new();
+        codec.open(&Session {
+            id: session.clone(),
+            directory: "/w".to_owned(),
+            parent: None,
+            created_ms: 0,
+            rules: Vec::new(),
+            model: None,
+            reverted: None,
+        });
+        assert!(codec.prompted(&session, NativeId::from(turn)));
+        codec.accepted(&session, &NativeId::from(turn));
+        (codec, session)
+    }
+
+    fn user(id: &str) -> Value {
+        json!({"info": {"id": id, "sessionID": "ses_1", "role": "user", "time": {"created": 1}},
+            "parts": [{"id": format!("prt_{id}"), "messageID": id, "sessionID": "ses_1", "type": "text", "text": "go"}]})
+    }
+
+    fn assistant(id: &str, parent: &str, text: &str, error: Value) -> Value {
+        let mut info = json!({"id": id, "sessionID": "ses_1", "role": "assistant", "parentID": parent,
+            "time": {"created": 2, "completed": 3}, "finish": "stop"});
+        if !error.is_null() {
+            info["error"] = error;
+        }
+        json!({"info": info, "parts": [{"id": format!("prt_{id}"), "messageID": id, "sessionID": "ses_1",
+            "type": "text", "text": text, "time": {"start": 2, "end": 3}}]})
+    }
+
+    /// What was said, and how the turn ended.
+    fn told(
+        mut codec: Codec,
+        session: &NativeId,
+        messages: Vec<Value>,
+    ) -> (Vec<String>, Option<TurnStatus>) {
+        let (mut said, mut ended) = (Vec::new(), None);
+        for told in codec.synchronise(session, None, &Entries(messages)) {
+            let Told::Event(event) = told else { continue };
+            match event.kind {
+                ProviderEventKind::ItemClosed {
+                    content: ItemContent::AssistantMessage { text },
+                    ..
+                } => said.push(text.preview().to_owned()),
+                ProviderEventKind::TurnEnded { status, .. } => ended = Some(status),
+                _ => {}
+            }
+        }
+        (said, ended)
+    }
+
+    #[test]
+    fn what_a_turn_said_is_told_though_our_clock_is_ahead_of_opencodes() {
+        let turn = "msg_ff0000000000-ours";
+        let (codec, session) = opened(turn);
+        let messages = vec![
+            user("msg_010000000000aaaa"),
+            assistant(
+                "msg_010000000001aaaa",
+                "msg_010000000000aaaa",
+                "before",
+                Value::Null,
+            ),
+            user(turn),
+            assistant("msg_020000000000aaaa", turn, "missed", Value::Null),
+        ];
+        let (said, ended) = told(codec, &session, messages);
+        assert_eq!(said, ["missed"]);
+        assert_eq!(ended, Some(TurnStatus::Completed));
+    }
+
+    #[test]
+    fn a_turn_before_is_not_taken_for_this_one_though_our_clock_is_behind_opencodes() {
+        let turn = "msg_000000000001-ours";
+        let (codec, session) = opened(turn);
+        let aborted = json!({"name": "MessageAbortedError", "data": {"message": "x"}});
+        let messages = vec![
+            user("msg_010000000000aaaa"),
+            assistant(
+                "msg_010000000001aaaa",
+                "msg_010000000000aaaa",
+                "before",
+                aborted,
+            ),
+            user(turn),
+            assistant("msg_020000000000aaaa", turn, "now", Value::Null),
+        ];
+        let (said, ended) = told(codec, &session, messages);
+        assert_eq!(said, ["now"]);
+        assert_eq!(ended, Some(TurnStatus::Completed));
     }
 }

@@ -25,12 +25,19 @@ impl Codec {
             ..session.clone()
         });
         let mut out = Vec::new();
+        let id_of_message = |message: &Value| id_of(message.get("info")?, "id");
+        let reverted = session.reverted.as_ref().map(|from| {
+            let mut ids = messages.0.iter().map(id_of_message);
+            // Where it stands before what was read, its id alone tells; that is by the clock of who gave it.
+            let there = ids.any(|id| id.as_ref() == Some(from));
+            (from, there)
+        });
         for message in &messages.0 {
             let info = message.get("info").unwrap_or(&Value::Null);
             let Some(id) = id_of(info, "id") else {
                 continue;
             };
-            if session.reverted.as_ref().is_some_and(|from| id >= *from) {
+            if reverted.is_some_and(|(from, there)| if there { id == *from } else { id > *from }) {
                 break;
             }
             let parts = list(message, "parts");

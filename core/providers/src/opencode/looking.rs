@@ -139,11 +139,14 @@ impl Link {
 
     /// The messages of a conversation since the turn began that goes on in it, or the last one.
     async fn since_turn(&self, session: &NativeId) -> Result<Entries, CallError> {
-        let turn = self.with_codec(|codec| codec.active_turn_of(session));
+        let (turn, written) = self.with_codec(|codec| {
+            let turn = codec.active_turn_of(session);
+            (turn, codec.has_seen(session))
+        });
         self.messages(session, |page| match &turn {
-            // Ids are in the order of messages.
-            Some(turn) => ids(page).any(|id| id <= *turn),
-            None => page.iter().any(|message| begun_by(message).is_some()),
+            Some(turn) if written => has_message(page, turn),
+            // A message that opencode has not written down yet stands nowhere.
+            _ => page.iter().any(|message| begun_by(message).is_some()),
         })
         .await
     }
