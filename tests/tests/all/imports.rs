@@ -1,8 +1,8 @@
 //! Conversations that agents have by themselves, end to end: begun by one host, listed by another that knows nothing of them,
 //! and made threads of, once.
 
-use crate::stories::{conversation, import, listed};
-use pilothouse_domain::{ConversationKey, Mode, Refusal};
+use crate::stories::{conversation, import, listed, says};
+use pilothouse_domain::{ConversationKey, Mode, Refusal, RunStatus, event::HoldReason};
 use pilothouse_tests::{Cli, Setup, World, places};
 use serde_json::json;
 use std::{
@@ -229,4 +229,48 @@ fn conversations_of_opencode_are_listed_and_become_threads() {
         "opencode",
         opencode_at_the_desk,
     );
+}
+
+#[test]
+fn old_turns_that_are_read_back_say_nothing_of_a_sign_in_that_is_refused_now() {
+    let mut world = Setup::new().start();
+    world.model.script("say", &says("Said."));
+    let device = world.device("phone");
+    let old = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(old, "first [[script:say]]"));
+    device.completed(old, 1);
+    drop(device);
+    world.host.begin_anew();
+    let device = world.device("tablet");
+    world
+        .model
+        .script("refused", &json!([{"error": {"status": 401}}]));
+    let refused = device.new_thread("codex", Mode::Ask);
+    device.accepted(&device.say(refused, "go [[script:refused]]"));
+    assert_eq!(device.ended(refused, 1).status, RunStatus::Failed);
+    device.accepted(&device.say(refused, "precious [[script:say]] [[id:precious]]"));
+
+    let found = device.wait("the conversation in the list", |_| {
+        let found = listed(&device, "demo", "codex");
+        found.into_iter().find(|one| one.thread.is_none())
+    });
+    let ticket = import(&device, "demo", "codex", found.key);
+    device.accepted(&ticket);
+    device.watch(ticket.thread());
+    device.completed(ticket.thread(), 1);
+    assert_eq!(
+        conversation(&device, ticket.thread()),
+        ["first [[script:say]]", "Said."]
+    );
+    // What is said in the imported one is held like everything else that is said to this agent.
+    device.accepted(&device.say(ticket.thread(), "next [[script:say]] [[id:next]]"));
+    device.wait("both to be held", |seen| {
+        let held = |thread| seen.timelines.get(&thread)?.header.as_ref()?.held;
+        let both = [refused, ticket.thread()].map(held);
+        (both == [Some(HoldReason::SignIn); 2]).then_some(())
+    });
+    for mark in ["precious", "next"] {
+        assert_eq!(world.model.mark(mark).requests, 0, "{mark}");
+    }
+    world.host.verify();
 }

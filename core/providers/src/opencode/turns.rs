@@ -395,7 +395,7 @@ fn failure(error: &Value) -> Failure {
     let status = data.get("statusCode").and_then(Value::as_u64);
     let code = match (name.as_str(), status) {
         ("MessageAbortedError", _) => return Failure::Aborted,
-        ("ProviderAuthError", _) | (_, Some(401 | 403)) => ErrorCode::SignIn,
+        ("ProviderAuthError", _) | (_, Some(401)) => ErrorCode::SignIn,
         ("ContextOverflowError", _) => ErrorCode::ContextFull,
         ("MessageOutputLengthError", _) | (_, Some(402 | 429)) => ErrorCode::Limit,
         ("APIError", _) => ErrorCode::ModelService,
