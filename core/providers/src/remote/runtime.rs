@@ -134,9 +134,9 @@ impl History for RemoteRuntime {
         Box::pin(self.read_back(thread, turns))
     }
 
-    /// A ledger writes a message down before anybody is told of it.
+    /// Which message of ours one there was is known in this process only.
     fn proves_absence(&self) -> bool {
-        true
+        false
     }
 }
 
