@@ -16,6 +16,7 @@
     reason = "this crate is test support: a broken world ends the test"
 )]
 
+pub mod call_front;
 pub mod cli;
 pub mod device;
 pub mod elsewhere;
@@ -38,6 +39,7 @@ pub mod tls_front;
 pub mod until;
 pub mod world;
 
+pub use call_front::{CallFront, Spoiled};
 pub use cli::Cli;
 pub use device::Device;
 pub use elsewhere::{CodexElsewhere, Elsewhere, OpencodeElsewhere};

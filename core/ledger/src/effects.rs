@@ -417,7 +417,7 @@ impl Lane {
                 ErrorCode::Resume,
                 "the agent no longer has this conversation; start a new thread to go on",
             ),
-            OpenError::Refused { error } => Done {
+            OpenError::Refused { error } | OpenError::Unanswered { error } => Done {
                 session: Some(running.facts()),
                 outcome: EffectOutcome::Failed { error },
             },

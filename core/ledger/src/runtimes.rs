@@ -408,6 +408,12 @@ impl Runtimes {
             .cloned()
     }
 
+    /// Whether a process is the one that serves its threads.
+    pub(crate) async fn is_current(&self, running: &Arc<Running>) -> bool {
+        let found = self.find(running.facts.incarnation).await;
+        found.is_some_and(|found| Arc::ptr_eq(&found, running))
+    }
+
     /// Forgets a process that ended.
     pub(crate) async fn forget(&self, incarnation: Incarnation) {
         let mut table = self.table.lock().await;

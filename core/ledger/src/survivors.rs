@@ -28,7 +28,9 @@ use std::{
 
 /// Turns that are read back.
 const TURNS: u32 = 8;
-/// Pauses between tries to reach an agent that runs elsewhere.
+/// How often a process of this machine is asked for a conversation that it gives no answer about.
+const ROUNDS: u32 = 3;
+/// Pauses between tries to reach an agent that runs elsewhere, and between questions that were not answered.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
@@ -66,8 +68,8 @@ impl Served {
 
 /// What of a thread is open when its process is taken up again.
 pub(crate) struct TakenUp {
-    /// Its last turns; `None` if its conversation could not be opened.
-    pub(crate) past: Option<Past>,
+    /// Its last turns, or why they are not known.
+    pub(crate) past: Result<Past, String>,
     /// Requests that the agent waits for; `None` where that is not known.
     pub(crate) pending: Option<Vec<NativeId>>,
 }
@@ -193,12 +195,7 @@ impl Runtimes {
             match attached {
                 Ok(running) => {
                     tracing::info!(agent = %survivor.facts.agent, "took up an agent that had outlived the host");
-                    for served in survivor.threads {
-                        let thread = served.thread;
-                        if runtimes.go_on(&running, served).await {
-                            runtimes.taken_up(thread);
-                        }
-                    }
+                    runtimes.go_on_all(&running, survivor.threads).await;
                 }
                 Err(_) if survivor.facts.elsewhere && runtimes.is_closing() => {}
                 Err(error) => {
@@ -281,19 +278,62 @@ impl Runtimes {
         }
     }
 
-    /// Opens a thread's conversation in a process that was taken up, and compares it with the log. `false` if the connection
-    /// ended meanwhile: when it is made anew, this is done anew.
-    async fn go_on(&self, running: &Arc<Running>, served: Served) -> bool {
+    /// Goes on with the threads of a process that was taken up. One of which the process says nothing is asked for again after
+    /// the others: elsewhere, where calls are cut one by one, for as long as the connection lasts.
+    async fn go_on_all(&self, running: &Arc<Running>, mut threads: Vec<Served>) {
+        let elsewhere = running.facts.elsewhere;
+        let mut pause = FIRST_PAUSE;
+        for round in 1.. {
+            let patient = elsewhere || round < ROUNDS;
+            let mut problem = None;
+            let mut left = Vec::new();
+            for served in threads {
+                match self.go_on(running, &served, patient).await {
+                    Ok(()) => self.taken_up(served.thread),
+                    Err(OpenError::Lost) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, thread = %served.thread, "a conversation cannot be taken up yet");
+                        problem = Some(error.to_string());
+                        left.push(served);
+                    }
+                }
+            }
+            if elsewhere {
+                self.note_reached(&running.facts.agent, problem);
+            }
+            // A connection that ended is made anew, and all this with it.
+            if left.is_empty() || self.is_closing() || elsewhere && !self.is_current(running).await
+            {
+                return;
+            }
+            threads = left;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Opens a thread's conversation in a process that was taken up, and compares it with the log.
+    ///
+    /// # Errors
+    /// Nothing was done: the connection with an agent elsewhere ended ([`OpenError::Lost`]: when it is made anew, this is done
+    /// anew), or no answer came and it is to be asked again.
+    async fn go_on(
+        &self,
+        running: &Arc<Running>,
+        served: &Served,
+        patient: bool,
+    ) -> Result<(), OpenError> {
         let past = match &served.conversation {
-            Some(conversation) => self.past(running, &served, &conversation.native).await,
-            None => Ok(None),
+            Some(conversation) => self.past(running, served, &conversation.native).await,
+            None => Ok(Err("it had none yet".to_owned())),
         };
         let past = match past {
             Ok(past) => past,
-            Err(OpenError::Lost) if running.facts.elsewhere => return false,
+            Err(error @ OpenError::Lost) if running.facts.elsewhere => return Err(error),
+            Err(error @ OpenError::Unanswered { .. }) if patient => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, thread = %served.thread, "a conversation could not be taken up again");
-                None
+                Err(error.to_string())
             }
         };
         let taken_up = TakenUp {
@@ -312,7 +352,7 @@ impl Runtimes {
         {
             let _ = done.await;
         }
-        true
+        Ok(())
     }
 
     async fn past(
@@ -320,14 +360,14 @@ impl Runtimes {
         running: &Running,
         served: &Served,
         native: &NativeId,
-    ) -> Result<Option<Past>, OpenError> {
+    ) -> Result<Result<Past, String>, OpenError> {
         running.runtime.open_thread(served.opens()).await?;
         running.note_opened(native.clone());
         let Some(history) = running.runtime.history() else {
-            return Ok(None);
+            return Ok(Err("its agent cannot read it back".to_owned()));
         };
         let events = history.read(native.clone(), TURNS).await?;
-        Ok(Some(Past {
+        Ok(Ok(Past {
             foreign: Foreign::No,
             conversation: native.clone(),
             events,

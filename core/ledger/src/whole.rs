@@ -103,7 +103,9 @@ impl Lane {
         }
         let outcome = match read {
             Ok(()) => EffectOutcome::Acknowledged,
-            Err(OpenError::Refused { error }) => EffectOutcome::Failed { error },
+            Err(OpenError::Refused { error } | OpenError::Unanswered { error }) => {
+                EffectOutcome::Failed { error }
+            }
             Err(error @ OpenError::NotFound { .. }) => {
                 return failed(Some(&running), ErrorCode::Resume, &error.to_string());
             }

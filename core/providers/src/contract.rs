@@ -464,6 +464,12 @@ pub enum OpenError {
         /// Its words.
         error: RunError,
     },
+    /// It did not answer, or could not be reached: nothing is known, and it can be asked again.
+    #[error("{}", error.message)]
+    Unanswered {
+        /// What was not answered.
+        error: RunError,
+    },
     /// The agent's process is gone.
     #[error("the agent's process is gone")]
     Lost,

@@ -5,7 +5,9 @@ use pilothouse_domain::{
     ContentHash, Mode, RequestStatus, RunStatus, ThreadId, request::AnswerDelivery,
 };
 use pilothouse_engine::{DirectAgent, DirectFamily};
-use pilothouse_tests::{Cli, Device, OpencodeElsewhere, TlsFront, World, device::ids};
+use pilothouse_tests::{
+    CallFront, Cli, Device, OpencodeElsewhere, Spoiled, TlsFront, World, device::ids, until,
+};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = OpencodeElsewhere::PASSWORD;
@@ -296,4 +298,51 @@ fn an_agent_that_was_taken_away_leaves_its_threads_to_be_read_and_no_secret() {
     let sent = cli.run(&world.host, &["send", &thread, "more [[id:more]]"]);
     assert_ne!(sent.code, 0, "{sent:#?}");
     assert_eq!(world.model.mark("more").requests, 0);
+}
+
+/// Each call by which a conversation is taken up again is cut once, or answered by somebody between: none of that says
+/// anything of the run, which waits for its person there.
+#[test]
+fn a_call_that_fails_while_a_conversation_is_taken_up_again_costs_neither_the_run_nor_what_it_asks()
+{
+    let world = world();
+    let server = OpencodeElsewhere::start(&world, &[]);
+    let front = CallFront::start(server.port());
+    let mut phone = phone(&world, "phone", &agent(&world, front.url(), None), PASSWORD);
+    world
+        .model
+        .script("direct", &runs("echo direct >> direct.txt"));
+    let thread = phone.new_thread_in("workspace", "opencode", Mode::Ask);
+    phone.accepted(&phone.say(thread, "go [[script:direct]] [[id:direct]]"));
+    let asked = phone.asked(thread);
+    let calls = [
+        "GET /file",
+        "GET /session/ses",
+        "GET /path",
+        "GET /session/status",
+        "GET /permission",
+    ];
+    let both = calls
+        .iter()
+        .flat_map(|call| [Spoiled::Cut, Spoiled::BadGateway].map(|how| (*call, how)));
+    for (done, (call, how)) in (1..).zip(both) {
+        phone.close();
+        front.spoil(call, how);
+        phone = phone.reopen();
+        phone.synchronised();
+        phone.watch(thread);
+        until("the call was spoiled", || {
+            let spoiled = front.spoiled();
+            (spoiled == done)
+                .then_some(())
+                .ok_or(format!("{call} {how:?}: {spoiled} of {done}"))
+        });
+    }
+    assert_eq!(ids(&phone.seen().inbox), [asked.request]);
+    phone.accepted(&phone.choose(&asked, "once"));
+    confirmed(&phone, thread, asked.request);
+    phone.completed(thread, 1);
+    assert_eq!(world.text_of("direct.txt").as_deref(), Some("direct\n"));
+    let mark = world.model.mark("direct");
+    assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
 }

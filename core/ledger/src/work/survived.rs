@@ -73,9 +73,20 @@ impl Work {
         taken_up: &TakenUp,
     ) -> Result<(), StoreError> {
         self.load(tx, thread)?;
-        let Some(past) = &taken_up.past else {
-            let detail = "the host was restarted, and its conversation could not be taken up again";
-            return self.thread_lost(tx, thread, LostReason::HostRestarted, detail);
+        let (reason, happened) = match facts.elsewhere {
+            true => (
+                LostReason::AgentExited,
+                "the connection with its agent was made anew",
+            ),
+            false => (LostReason::HostRestarted, "the host was restarted"),
+        };
+        let past = match &taken_up.past {
+            Ok(past) => past,
+            Err(why) => {
+                let detail =
+                    format!("{happened}, and its conversation could not be taken up again: {why}");
+                return self.thread_lost(tx, thread, reason, &detail);
+            }
         };
         // Whether what is read back was asked for was not seen here.
         let read_back = &SessionFacts {
@@ -94,8 +105,8 @@ impl Work {
             .and_then(|state| state.active.as_ref()?.attempt.as_ref())
             .is_some_and(|attempt| attempt.turn.is_none() && !attempt.status.is_terminal());
         if waits {
-            let detail = "the host was restarted before the agent had taken the message";
-            return self.thread_lost(tx, thread, LostReason::HostRestarted, detail);
+            let detail = format!("{happened} before the agent had taken the message");
+            return self.thread_lost(tx, thread, reason, &detail);
         }
         match &taken_up.pending {
             Some(pending) => self.close_answered(tx, thread, facts, pending),

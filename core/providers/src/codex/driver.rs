@@ -528,6 +528,9 @@ pub(super) fn open_error(error: CallError, thread: Option<&NativeId>) -> OpenErr
         (CallError::Lost, _) => OpenError::Lost,
         (error, Some(_)) => OpenError::Refused {
             error: error.run_error(ErrorCode::Resume),
+        (error @ CallError::Timeout { .. }, _) => OpenError::Unanswered {
+            error: error.run_error(ErrorCode::Resume),
+        },
         },
         (error, None) => OpenError::Refused {
             error: error.run_error(ErrorCode::Start),

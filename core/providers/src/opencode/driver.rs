@@ -168,10 +168,10 @@ impl OpencodeRuntime {
         let session = match self.link.call(call).await {
             Ok(Reply::Session(session)) => *session,
             Ok(_) => return Err(strange_open()),
-            Err(error) => return Err(open_error(error, open.resume.as_ref())),
+            Err(error) => return Err(self.open_error(error, open.resume.as_ref())),
         };
         let resumed = open.resume.is_some();
-        if resumed && !self.is_place(&open.cwd, &session.directory).await {
+        if resumed && !self.is_place(&open.cwd, &session).await? {
             let message = format!(
                 "the conversation works in {}, not in {}",
                 session.directory,
@@ -181,8 +181,19 @@ impl OpencodeRuntime {
                 error: run_error(ErrorCode::Resume, message),
             });
         }
-        let id = self.adopt(session, mode, resumed).await;
+        let directory = session.directory.clone();
+        let id = self.adopt(session, mode, !resumed).await;
         self.servers.to_be_told(&id, problems);
+        if resumed {
+            match self.link.synchronise(&directory, Scope::One(&id)).await {
+                Ok(()) => {}
+                // Without it what waits would be taken for answered.
+                Err(error) if error.may_pass() => return Err(self.open_error(error, Some(&id))),
+                Err(error) => {
+                    tracing::warn!(%error, conversation = %id, "what a conversation did meanwhile could not be read");
+                }
+            }
+        }
         Ok(id)
     }
 
@@ -192,8 +203,12 @@ impl OpencodeRuntime {
             false => cwd.is_dir(),
             true => match self.link.call(Call::Look).await {
                 Ok(_) => true,
-                Err(CallError::Refused { .. } | CallError::NotFound { .. }) => false,
-                Err(error) => return Err(open_error(error, None)),
+                Err(error @ (CallError::Refused { .. } | CallError::NotFound { .. }))
+                    if !error.may_pass() =>
+                {
+                    false
+                }
+                Err(error) => return Err(self.open_error(error, None)),
             },
         };
         if there {
@@ -206,34 +221,53 @@ impl OpencodeRuntime {
     }
 
     /// Whether a conversation's directory is that of the workspace.
-    async fn is_place(&self, cwd: &Path, directory: &str) -> bool {
-        if self.process.is_far() {
-            let place = self.link.call(Call::Place).await;
-            return matches!(place, Ok(Reply::Place(place)) if place == directory);
+    async fn is_place(&self, cwd: &Path, session: &Session) -> Result<bool, OpenError> {
+        if !self.process.is_far() {
+            return Ok(same_place(cwd, Path::new(&session.directory)));
         }
-        same_place(cwd, Path::new(directory))
+        let place = self.link.call(Call::Place).await;
+        let place = place.map_err(|error| self.open_error(error, Some(&session.id)))?;
+        Ok(matches!(place, Reply::Place(place) if place == session.directory))
     }
 
-    /// Takes a conversation up. What was missed of one that existed before is told.
-    pub(super) async fn adopt(&self, session: Session, mode: Mode, existed: bool) -> NativeId {
+    /// Takes a conversation up.
+    pub(super) async fn adopt(&self, session: Session, mode: Mode, is_new: bool) -> NativeId {
         let id = session.id.clone();
         let rules = self.rules(mode);
         if session.rules.ends_with(&rules) {
             lock(&self.permitted).insert(id.clone(), rules);
         }
-        if self.process.is_far() && !existed {
+        if self.process.is_far() && is_new {
             lock(&self.untold).insert(id.clone());
         }
-        let directory = session.directory.clone();
         self.link.with_codec(|codec| {
             codec.open(&session);
             codec.set_mode(&id, mode);
         });
         self.link.prove(&id).await;
-        if existed && let Err(error) = self.link.synchronise(&directory, Scope::One(&id)).await {
-            tracing::warn!(%error, conversation = %id, "what a conversation did meanwhile could not be read");
-        }
         id
+    }
+
+    /// Why a conversation could not be opened or read. A call that was cut says nothing of opencode while it is connected.
+    pub(super) fn open_error(&self, error: CallError, thread: Option<&NativeId>) -> OpenError {
+        let code = match thread {
+            Some(_) => ErrorCode::Resume,
+            None => ErrorCode::Start,
+        };
+        match (error, thread) {
+            (CallError::NotFound { .. }, Some(thread)) => OpenError::NotFound {
+                thread: thread.clone(),
+            },
+            (CallError::Lost | CallError::Unreachable { .. }, _) if self.process.has_exited() => {
+                OpenError::Lost
+            }
+            (error, _) if error.may_pass() => OpenError::Unanswered {
+                error: error.run_error(code),
+            },
+            (error, _) => OpenError::Refused {
+                error: error.run_error(code),
+            },
+        }
     }
 
     /// Brings a conversation's rules in line with the chosen mode.
@@ -473,21 +507,6 @@ pub(super) fn strange_open() -> OpenError {
             ErrorCode::Protocol,
             "opencode answered with something else than a conversation",
         ),
-    }
-}
-
-pub(super) fn open_error(error: CallError, thread: Option<&NativeId>) -> OpenError {
-    match (error, thread) {
-        (CallError::NotFound { .. }, Some(thread)) => OpenError::NotFound {
-            thread: thread.clone(),
-        },
-        (CallError::Lost, _) => OpenError::Lost,
-        (error, Some(_)) => OpenError::Refused {
-            error: error.run_error(ErrorCode::Resume),
-        },
-        (error, None) => OpenError::Refused {
-            error: error.run_error(ErrorCode::Start),
-        },
     }
 }
 

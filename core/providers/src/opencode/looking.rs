@@ -221,6 +221,8 @@ impl Link {
             };
             let children = match self.call(children).await {
                 Ok(Reply::Children(children)) => children,
+                // What they wait for would be taken for answered.
+                Err(error) if error.may_pass() => return Err(error),
                 _ => Entries::default(),
             };
             let messages = self.since_turn(&session).await?;

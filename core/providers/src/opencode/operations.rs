@@ -2,7 +2,7 @@
 
 use super::{
     codec::Codec,
-    driver::{OpencodeRuntime, open_error, run_error, strange_open},
+    driver::{OpencodeRuntime, run_error, strange_open},
     history::begun_by,
     outgoing::Call,
     replies::{CallError, Reply},
@@ -26,7 +26,7 @@ const COMPACTION: Duration = Duration::from_secs(900);
 
 impl OpencodeRuntime {
     async fn past(&self, thread: NativeId, turns: u32) -> Result<Vec<ProviderEvent>, OpenError> {
-        let failed = |error| open_error(error, Some(&thread));
+        let failed = |error| self.open_error(error, Some(&thread));
         let get = Call::Get {
             session: thread.clone(),
         };
@@ -67,7 +67,7 @@ impl OpencodeRuntime {
             limit: until.saturating_add(1),
         };
         let listed = self.link.call(call).await;
-        let Reply::Listed(listed) = listed.map_err(|error| open_error(error, None))? else {
+        let Reply::Listed(listed) = listed.map_err(|error| self.open_error(error, None))? else {
             return Err(strange_open());
         };
         let more = listed.len() > until as usize;
@@ -82,7 +82,7 @@ impl OpencodeRuntime {
     }
 
     async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
-        let failed = |error| open_error(error, Some(&fork.source));
+        let failed = |error| self.open_error(error, Some(&fork.source));
         let before = match &fork.through {
             None => None,
             Some(turn) => {
@@ -103,7 +103,7 @@ impl OpencodeRuntime {
             before,
         };
         match self.link.call(call).await.map_err(failed)? {
-            Reply::Session(session) => Ok(self.adopt(*session, fork.selection.mode, false).await),
+            Reply::Session(session) => Ok(self.adopt(*session, fork.selection.mode, true).await),
             _ => Err(strange_open()),
         }
     }

@@ -223,9 +223,24 @@ pub enum CallError {
         /// What the system says.
         problem: String,
     },
-    /// The connection or the process ended before it answered.
-    #[error("opencode ended before it answered")]
+    /// The connection of this call or the process ended before it answered.
+    #[error("the connection was cut before opencode answered")]
     Lost,
+}
+
+impl CallError {
+    /// Whether the same call may be answered later: the network failed or somebody between us, not opencode.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Lost => true,
+            Self::Refused { status, .. } => matches!(status, 408 | 429 | 502..=504),
+            Self::NotFound { .. }
+            | Self::WrongPassword
+            | Self::RulesNotTaken { .. }
+            | Self::Unreadable { .. }
+            | Self::TooLong { .. } => false,
+        }
+    }
 }
 
 impl CallFailure for CallError {
