@@ -532,7 +532,11 @@ impl Device {
             .unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    fn held_request(
+    /// The same, or why it is not held.
+    ///
+    /// # Errors
+    /// It is not held here (yet).
+    pub fn held_request(
         &self,
         thread: ThreadId,
         request: RequestId,

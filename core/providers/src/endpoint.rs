@@ -29,6 +29,9 @@ use tokio_rustls::TlsConnector;
 
 /// Time for looking up the name, TCP and TLS.
 const CONNECT: Duration = Duration::from_secs(15);
+/// How long the system tries to bring what was written to the other side, milliseconds.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNACKNOWLEDGED_MS: u32 = 60_000;
 
 /// A connection.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -179,6 +182,9 @@ impl Endpoint {
         }
         let stream = TcpStream::connect(&found[..]).await?;
         stream.set_nodelay(true)?;
+        // What was said and is not acknowledged for so long is not said any more: later it would be said a second time.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        rustix::net::sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_MS)?;
         let Some(tls) = &self.tls else {
             return Ok(Box::new(stream));
         };

@@ -3,8 +3,12 @@
 use crate::stories::{conversation, runs, says};
 use pilothouse_domain::{Mode, RequestStatus, request::AnswerDelivery};
 use pilothouse_engine::{DirectAgent, DirectError, DirectFamily, EndpointRefusal};
-use pilothouse_tests::{Cli, CodexElsewhere, Device, World, device::ids};
-use std::{net::TcpListener, path::Path};
+use pilothouse_tests::{Cli, CodexElsewhere, Device, Proxy, World, device::ids, proxy::Way};
+use std::{
+    net::TcpListener,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 const TOKEN: &str = CodexElsewhere::TOKEN;
 
@@ -172,4 +176,45 @@ fn a_terminal_that_drives_a_codex_is_killed_while_it_asks_and_the_next_one_answe
     let mark = world.model.mark("killed");
     assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
     assert_eq!(done(&["inbox"]).of_type("request").count(), 0);
+}
+
+/// The network changes under the connection: what the phone writes is taken by its own system and goes nowhere.
+#[test]
+fn an_answer_that_never_left_the_phone_is_not_shown_as_given_and_is_given_over_the_next_connection()
+{
+    let mut world = World::start();
+    world.host.kill_9();
+    let server = CodexElsewhere::start(&world, &[]);
+    let network = Proxy::start(([127, 0, 0, 1], server.port()).into());
+    let agent = DirectAgent {
+        url: format!("ws://{}", network.address()),
+        ..server.agent().clone()
+    };
+    let phone = Device::direct(&world.dir().join("phone"), "phone", &agent, TOKEN);
+    world.model.script("dead", &runs("echo dead >> dead.txt"));
+    let thread = phone.new_thread_in("workspace", "codex", Mode::Ask);
+    phone.accepted(&phone.say(thread, "go [[script:dead]] [[id:dead]]"));
+    let asked = phone.asked(thread);
+    network.hold(Way::Up);
+    phone.accepted(&phone.choose(&asked, "accept"));
+    // For as long as an answer is waited for to be confirmed, and longer: it is on its way.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(12) {
+        let held = phone.held_request(thread, asked.request);
+        let answered =
+            held.is_ok_and(|held| matches!(held.request.status, RequestStatus::Answered { .. }));
+        assert!(!answered, "nothing of it has left the phone");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(world.text_of("dead.txt"), None);
+    network.cut();
+    phone.status(thread, asked.request, |status| match status {
+        RequestStatus::Answered {
+            delivery: AnswerDelivery::Confirmed,
+            ..
+        } => Some(()),
+        _ => None,
+    });
+    phone.completed(thread, 1);
+    assert_eq!(world.text_of("dead.txt").as_deref(), Some("dead\n"));
 }

@@ -24,7 +24,7 @@ pub struct Deadlines {
     pub handshake: Duration,
     /// For an ordinary call.
     pub call: Duration,
-    /// For confirming an answer, before it counts as written.
+    /// For confirming an answer, before it counts as written; elsewhere, before it counts as one that may not have arrived.
     pub confirm: Duration,
     /// For taking an interrupt, before a signal is the next step.
     pub interrupt: Duration,
@@ -34,6 +34,9 @@ pub struct Deadlines {
     pub life: Life,
     /// For asking again what waits for a person, once it was taken up again (DETAILS section 3).
     pub ask_again: Duration,
+    /// Between signs of life that are asked for on a connection over a network; one on which none comes for two and a half of
+    /// them is dead.
+    pub ping: Duration,
 }
 
 impl Default for Deadlines {
@@ -46,6 +49,7 @@ impl Default for Deadlines {
             stop: StopTimers::default(),
             life: Life::default(),
             ask_again: Duration::from_secs(10),
+            ping: Duration::from_secs(20),
         }
     }
 }

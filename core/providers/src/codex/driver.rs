@@ -408,6 +408,8 @@ impl CodexRuntime {
         match tokio::time::timeout(confirm, confirmation).await {
             Ok(Ok(())) => Ok(AnswerDelivery::Confirmed),
             Ok(Err(_)) => Err(RespondError::Lost),
+            // What was written may have got no farther than a dead connection; the next one shows whether it waits still.
+            Err(_) if self.session.process.is_far() => Err(RespondError::Lost),
             Err(_) => Ok(AnswerDelivery::Written),
         }
     }
@@ -526,11 +528,11 @@ pub(super) fn open_error(error: CallError, thread: Option<&NativeId>) -> OpenErr
             thread: thread.clone(),
         },
         (CallError::Lost, _) => OpenError::Lost,
-        (error, Some(_)) => OpenError::Refused {
-            error: error.run_error(ErrorCode::Resume),
         (error @ CallError::Timeout { .. }, _) => OpenError::Unanswered {
             error: error.run_error(ErrorCode::Resume),
         },
+        (error, Some(_)) => OpenError::Refused {
+            error: error.run_error(ErrorCode::Resume),
         },
         (error, None) => OpenError::Refused {
             error: error.run_error(ErrorCode::Start),

@@ -13,10 +13,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{Mode, policy::Contract};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-/// How often a sign of life is given on a connection on which nothing else is said.
-const PING: Duration = Duration::from_secs(20);
+use std::{collections::BTreeMap, sync::Arc};
 
 /// A codex that is reached over a network. Of a [`Launch`] only its agent and its incarnation are used.
 pub type FarCodexAdapter = Far<FarCodex>;
@@ -65,7 +62,7 @@ impl FarCodex {
             .map_err(|error| failed(error.to_string()))?;
         let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
         let authority = self.endpoint.authority();
-        let upgraded = websocket::upgrade(stream, &authority, token, Some(PING));
+        let upgraded = websocket::upgrade(stream, &authority, token, Some(self.deadlines.ping));
         let channel = tokio::time::timeout(self.deadlines.handshake, upgraded)
             .await
             .map_err(|_| failed("it does not speak".to_owned()))?

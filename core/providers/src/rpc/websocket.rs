@@ -7,8 +7,12 @@ use futures_util::{
     stream::{SplitSink, SplitStream},
 };
 use std::time::Duration;
-use tokio::io::{
-    AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream,
+use tokio::{
+    io::{
+        AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream,
+    },
+    sync::oneshot,
+    time::{MissedTickBehavior, timeout},
 };
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
@@ -24,6 +28,9 @@ use tokio_tungstenite::{
 const MESSAGE_LIMIT: usize = 2 * FRAME_LIMIT;
 /// Bytes between the socket and the codec.
 const BETWEEN: usize = 64 * 1024;
+/// How many pings may have no answer before the connection counts as dead: a network that changed under it says nothing.
+const MISSED: u32 = 2;
+
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpgradeError {
@@ -39,7 +46,7 @@ pub(crate) enum UpgradeError {
 }
 
 /// Makes a connected stream a channel of lines. `authority` stands in `Host`; `token` is sent as bearer. With
-/// `ping` a sign of life is given that often while nothing else is said.
+/// `ping` a sign of life is asked for that often; a connection on which nothing comes for [`MISSED`] of them and a half ends.
 pub(crate) async fn upgrade<S>(
     stream: S,
     authority: &str,
@@ -75,8 +82,18 @@ where
     let (sink, source) = socket.split();
     let (input, lines) = tokio::io::duplex(BETWEEN);
     let (output, text) = tokio::io::duplex(BETWEEN);
-    tokio::spawn(speak(BufReader::new(lines), sink, ping));
-    tokio::spawn(listen(source, text));
+    let (heard, over) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = speak(BufReader::new(lines), sink, ping) => {}
+            // Nothing is said any more into what is dead, and no write is waited for.
+            _ = over => {}
+        }
+    });
+    tokio::spawn(async move {
+        listen(source, text, ping).await;
+        drop(heard);
+    });
     Ok(Channel {
         input: Box::new(input),
         output: Box::new(output),
@@ -92,6 +109,9 @@ async fn speak<S>(
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut line = Vec::new();
+    // Also while something is said: what was said may have no answer of its own.
+    let mut pings = tokio::time::interval(ping.unwrap_or(Duration::MAX));
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let message = tokio::select! {
             read = lines.read_until(b'\n', &mut line) => {
@@ -103,7 +123,7 @@ async fn speak<S>(
                 Message::text(text)
             }
             // What was read of a line so far stays in `line`.
-            () = tokio::time::sleep(ping.unwrap_or_default()), if ping.is_some() => Message::Ping(tungstenite::Bytes::new()),
+            _ = pings.tick(), if ping.is_some() => Message::Ping(tungstenite::Bytes::new()),
         };
         if sink.send(message).await.is_err() {
             return;
@@ -112,12 +132,24 @@ async fn speak<S>(
     let _ = sink.close().await;
 }
 
-/// Gives each message as a line, until the connection ends.
-async fn listen<S>(mut source: SplitStream<WebSocketStream<S>>, mut text: DuplexStream)
-where
+/// Gives each message as a line, until the connection ends or is dead.
+async fn listen<S>(
+    mut source: SplitStream<WebSocketStream<S>>,
+    mut text: DuplexStream,
+    ping: Option<Duration>,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    while let Some(Ok(message)) = source.next().await {
+    loop {
+        let heard = match ping {
+            Some(ping) => timeout(ping * MISSED + ping / 2, source.next())
+                .await
+                .unwrap_or_default(),
+            None => source.next().await,
+        };
+        let Some(Ok(message)) = heard else {
+            return;
+        };
         let mut bytes = match message {
             Message::Text(_) | Message::Binary(_) => message.into_data().to_vec(),
             _ => continue,

@@ -7,7 +7,9 @@ use pilothouse_domain::{
 };
 use pilothouse_providers::{
     codex::{Deadlines, FarCodexAdapter},
-    contract::{AgentRuntime, OpenThread, ProviderAdapter as _, RuntimeEvents, StartError},
+    contract::{
+        AgentRuntime, OpenThread, ProviderAdapter as _, RespondError, RuntimeEvents, StartError,
+    },
     endpoint::{Endpoint, Trust},
 };
 use serde_json::json;
@@ -68,15 +70,29 @@ impl Server {
         server
     }
 
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
     async fn connect(
         &self,
         token: &str,
+    ) -> Result<(Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>), StartError> {
+        self.connect_with(token, Deadlines::default()).await
+    }
+
+    async fn connect_with(
+        &self,
+        token: &str,
+        deadlines: Deadlines,
     ) -> Result<(Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>), StartError> {
         let url = format!("ws://127.0.0.1:{}", self.port);
         let endpoint = Endpoint::parse(&url, Trust::Usual).unwrap();
         let deadlines = Deadlines {
             handshake: PATIENCE,
-            ..Deadlines::default()
+            ..deadlines
         };
         let adapter = FarCodexAdapter::with_deadlines(endpoint, token.to_owned(), deadlines);
         let (sender, events) = mpsc::channel(64);
@@ -195,4 +211,37 @@ async fn a_codex_elsewhere_that_refuses_the_token_says_so_and_the_token_is_not_s
         assert!(said.contains("refuses the token"), "{said}");
         assert!(token.is_empty() || !said.contains(token), "{said}");
     }
+}
+
+/// A network that changes under a connection says nothing: what is written is taken, and nothing comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_carries_nothing_any_more_ends_and_no_answer_counts_as_given() {
+    let scripts = json!({"go": [run("echo dead >> dead.txt"), say("All done.")]});
+    let (dir, model) = World::prepare(&scripts);
+    let server = Server::start(dir.path());
+    let deadlines = Deadlines {
+        ping: Duration::from_secs(1),
+        confirm: Duration::from_millis(500),
+        ..Deadlines::default()
+    };
+    let (runtime, events) = server.connect_with(TOKEN, deadlines).await.unwrap();
+    let mut world = World::around(dir, model, runtime, events);
+    let thread = world.open(None).await;
+    world.send(&thread, "[[script:go]]").await;
+    let asked = world.request().await;
+    // Nothing is said for longer than a dead connection is kept, but for the signs of life.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    server.signal("-STOP");
+    let answer = Answer::Choose {
+        option: "accept".into(),
+        note: None,
+    };
+    let given = world.runtime.respond(asked.response(answer)).await;
+    assert_eq!(given, Err(RespondError::Lost));
+    world
+        .until("the end of the session", |event| {
+            matches!(event.kind, ProviderEventKind::SessionEnded { .. }).then_some(())
+        })
+        .await;
+    server.signal("-CONT");
 }

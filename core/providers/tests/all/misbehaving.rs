@@ -41,6 +41,7 @@ fn quick() -> Deadlines {
             after_terminate: Duration::from_millis(50),
         },
         life: Life::default(),
+        ping: PATIENCE,
     }
 }
 
