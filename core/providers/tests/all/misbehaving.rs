@@ -26,7 +26,8 @@ read l; read l; read l
 echo '{"id":2,"result":{"data":[]}}'; echo '{"id":3,"result":{"account":null,"requiresOpenaiAuth":true}}'
 "#;
 const THREAD: &str = r#"
-read l; echo '{"id":4,"result":{"thread":{"id":"t"},"approvalPolicy":"untrusted","approvalsReviewer":"user","sandbox":{"type":"workspaceWrite"},"cwd":"/","model":"m"}}'
+read l; echo '{"id":4,"result":{"config":{}}}'
+read l; echo '{"id":5,"result":{"thread":{"id":"t"},"approvalPolicy":"untrusted","approvalsReviewer":"user","sandbox":{"type":"workspaceWrite"},"cwd":"/","model":"m"}}'
 "#;
 
 fn quick() -> Deadlines {
@@ -164,7 +165,7 @@ async fn an_agent_that_never_answers_is_given_up_and_killed() {
 }
 
 const TURN: &str = r#"
-read l; echo '{"id":5,"result":{"turn":{"id":"u","status":"inProgress","items":[]}}}'
+read l; echo '{"id":6,"result":{"turn":{"id":"u","status":"inProgress","items":[]}}}'
 echo '{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u","status":"inProgress","items":[]}}}'
 "#;
 
@@ -215,7 +216,7 @@ async fn an_agent_at_work_without_any_sign_of_life_is_asked_and_ended() {
 async fn a_silent_agent_that_answers_when_it_is_asked_goes_on() {
     // Two questions are answered; then it ends its turn by itself.
     let (_runtime, events) = silent(
-        r#"for n in 6 7; do read l; echo '{"id":'$n',"result":{"account":null}}'; done; exit 4"#,
+        r#"for n in 7 8; do read l; echo '{"id":'$n',"result":{"account":null}}'; done; exit 4"#,
         PATIENCE,
     )
     .await;

@@ -239,15 +239,18 @@ async fn case_43_a_picture_that_the_model_would_not_see_is_refused_or_its_turn_f
         error.message,
         "ImageDecodeError: Image could not be decoded"
     );
-    // Nothing of it stands in the way of what follows, which takes the model of the turn before.
+    // Nothing of it stands in the way of what follows; without a choice it is the configured model's turn again.
     let good = with(&world, &thread, "[[script:ok]]", &[("dot.png", DOT)]);
     world.runtime.send_turn(good).await.unwrap();
     assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
     let mut again = with(&world, &thread, "[[script:ok]] ", &[("dot.png", DOT)]);
     again.selection.model = None;
-    world.runtime.send_turn(again).await.unwrap();
-    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
-    assert_eq!(reached(&world).1.len(), 2);
+    let said = refusal(world.runtime.send_turn(again).await);
+    assert!(
+        said.contains("local/scripted does not take pictures"),
+        "{said}"
+    );
+    assert_eq!(reached(&world).1.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

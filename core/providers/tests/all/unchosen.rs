@@ -68,13 +68,12 @@ async fn codex_has_its_default_again_when_a_choice_is_taken_back() {
         (Some("gpt-5.6-sol"), Some("high"), is("gpt-5.6-sol", "high")),
         (Some("gpt-5.6-sol"), None, is("gpt-5.6-sol", "low")),
     ];
-    let mut expected = Vec::new();
     for (n, (model, effort, asks)) in turns.into_iter().enumerate() {
         let send = message(&thread, n, chosen(unchosen(), model, effort));
         world.runtime.send_turn(send).await.expect("it is taken");
         world.until("its end", heard::turn_end).await;
-        expected.push(asks);
-        assert_eq!(asked_for(&world.model), expected);
+        // Of a turn with tools of its own codex may ask more than once.
+        assert_eq!(asked_for(&world.model).last(), Some(&asks));
     }
     // Another process takes up a conversation for which something was chosen.
     world.runtime.stop().await;
@@ -83,8 +82,10 @@ async fn codex_has_its_default_again_when_a_choice_is_taken_back() {
     let send = message(&thread, 9, unchosen());
     world.runtime.send_turn(send).await.expect("it is taken");
     world.until("its end", heard::turn_end).await;
-    expected.push(is("gpt-5.5", "medium"));
-    assert_eq!(asked_for(&world.model), expected);
+    assert_eq!(
+        asked_for(&world.model).last(),
+        Some(&is("gpt-5.5", "medium"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
