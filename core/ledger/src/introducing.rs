@@ -17,10 +17,11 @@ impl Lane {
         selection: &Selection,
         models: bool,
     ) -> bool {
+        let version = running.version();
         let ready = ProviderEventKind::SessionReady {
             incarnation: running.facts.incarnation,
-            version: running.version.clone(),
-            capabilities: capabilities_on(&*running.runtime, selection, &running.version),
+            capabilities: capabilities_on(&*running.runtime, selection, &version),
+            version,
         };
         if !self.tell(running, session_event(ready, None)).await {
             return false;
@@ -39,6 +40,9 @@ impl Lane {
     /// Says anew what the agent can do; what is nothing new is no entry.
     pub(crate) async fn look(&self, changed: Changed) {
         if let Some(running) = self.runtimes.find(changed.incarnation).await {
+            if let Some(version) = changed.version {
+                running.note_version(version);
+            }
             if changed.models {
                 running.runtime.refresh().await;
             }

@@ -56,7 +56,8 @@ pub(crate) struct SessionFacts {
 /// A running agent process.
 pub(crate) struct Running {
     pub(crate) facts: SessionFacts,
-    pub(crate) version: String,
+    /// As it last said; empty until then.
+    version: Mutex<String>,
     pub(crate) runtime: Arc<dyn AgentRuntime>,
     /// Conversations this process has loaded.
     opened: Mutex<BTreeSet<NativeId>>,
@@ -65,6 +66,18 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn facts(&self) -> SessionFacts {
         self.facts.clone()
+    }
+
+    pub(crate) fn version(&self) -> String {
+        let version = self.version.lock();
+        version.map(|said| said.clone()).unwrap_or_default()
+    }
+
+    /// An agent behind another ledger says its own version only once it runs.
+    pub(crate) fn note_version(&self, said: String) {
+        if let Ok(mut version) = self.version.lock() {
+            *version = said;
+        }
     }
 
     pub(crate) fn has_opened(&self, thread: &NativeId) -> bool {
@@ -338,7 +351,7 @@ impl Runtimes {
         let version = version.await.unwrap_or_default();
         let found = Arc::new(Running {
             facts: facts.clone(),
-            version,
+            version: Mutex::new(version),
             runtime,
             opened: Mutex::default(),
         });

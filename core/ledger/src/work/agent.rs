@@ -31,9 +31,15 @@ impl Work {
         let Some(home) = event.place.home() else {
             return match &event.kind {
                 // The first one is told to each thread by the effect runner, as it is on the thread's model; so are later ones.
-                ProviderEventKind::SessionReady { .. } | ProviderEventKind::AbilitiesChanged => {
+                ProviderEventKind::SessionReady { version, .. } => {
                     for thread in self.served_by(facts.incarnation) {
-                        self.may_have_changed(thread, true);
+                        self.may_have_changed(thread, true, Some(version.clone()));
+                    }
+                    Ok(())
+                }
+                ProviderEventKind::AbilitiesChanged => {
+                    for thread in self.served_by(facts.incarnation) {
+                        self.may_have_changed(thread, true, None);
                     }
                     Ok(())
                 }

@@ -98,6 +98,8 @@ pub(crate) struct Changed {
     pub(crate) selection: Selection,
     /// Whether the models that it offers may be others.
     pub(crate) models: bool,
+    /// What it says its version is, where it said it anew.
+    pub(crate) version: Option<String>,
 }
 
 /// The answer to a job.
@@ -455,13 +457,18 @@ impl Work {
         self.note_sign_in(thread, before, &entry.events);
         let chose = |event: &LoggedEvent| matches!(event, LoggedEvent::Known(event) if matches!(**event, Event::ThreadSelected { .. }));
         if entry.events.iter().any(chose) {
-            self.may_have_changed(thread, false);
+            self.may_have_changed(thread, false, None);
         }
         Ok(())
     }
 
     /// Has the agent that serves a thread looked at again.
-    pub(super) fn may_have_changed(&mut self, thread: ThreadId, models: bool) {
+    pub(super) fn may_have_changed(
+        &mut self,
+        thread: ThreadId,
+        models: bool,
+        version: Option<String>,
+    ) {
         let Some(state) = self.state(thread) else {
             return;
         };
@@ -472,6 +479,7 @@ impl Work {
                 incarnation: session.incarnation,
                 selection: meta.selection.clone(),
                 models,
+                version,
             };
             self.change.done.changed.push(changed);
         }
