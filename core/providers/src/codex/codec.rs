@@ -56,6 +56,8 @@ pub struct Codec {
     pub(super) patches: Bounded<Vec<FileChange>>,
     /// Commands that have begun and not ended.
     pub(super) begun: Bounded<Begun>,
+    /// Commands that were called under the id of an item, by their hashes.
+    pub(super) called: Bounded<Vec<u64>>,
     /// Tokens that a conversation had used before its current turn.
     pub(super) usage: Bounded<notifications::TurnUsage>,
     /// What each conversation is set to, as far as codex told.
@@ -86,6 +88,7 @@ impl Codec {
             requests: Requests::default(),
             patches: Bounded::new(REMEMBERED_PATCHES),
             begun: Bounded::new(REMEMBERED_PATCHES),
+            called: Bounded::new(REMEMBERED_PATCHES),
             usage: Bounded::new(REMEMBERED_PATCHES),
             settings: Bounded::new(REMEMBERED),
             limits: Vec::new(),

@@ -222,7 +222,7 @@ fn item(
     out: &mut Vec<Received>,
 ) -> Option<()> {
     let item = params.get("item")?;
-    let id = NativeId(text_of(item, "id")?);
+    let mut id = NativeId(text_of(item, "id")?);
     let place = codec.lineage.place(Some(thread.clone()), turn);
     let content = items::content(item);
     // What a subagent is told is never a message of ours: an id that fits none says so, where none would invite a guess.
@@ -234,12 +234,12 @@ fn item(
             codec.patches.remove(&patch_key(thread, &id));
         }
     }
-    if let (ItemContent::Command { .. }, Some(turn)) = (&content, &place.turn) {
-        if method == "item/started" {
-            codec.command_began(thread, turn, &id);
+    if let (ItemContent::Command { command, .. }, Some(turn)) = (&content, &place.turn) {
+        id = if method == "item/started" {
+            codec.command_began(thread, turn, &id, command)
         } else {
-            codec.command_ended(thread, &id);
-        }
+            codec.command_ended(thread, turn, &id, command)
+        };
     }
     let kind = if method == "item/started" {
         ProviderEventKind::ItemOpened {

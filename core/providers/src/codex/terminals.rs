@@ -8,6 +8,7 @@ use super::{
 use crate::rpc::frames::{list, text_of};
 use pilothouse_domain::NativeId;
 use serde_json::Value;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// A command that has begun and not ended.
 #[derive(Debug, Clone)]
@@ -21,18 +22,66 @@ fn key(thread: &NativeId, item: &NativeId) -> NativeId {
     NativeId(format!("{thread}/{item}"))
 }
 
+/// Commands under one id that are told apart.
+const SHARING: usize = 8;
+
+fn hash_of(command: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    command.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The first has codex' own id.
+fn name(item: &NativeId, at: usize) -> NativeId {
+    match at {
+        0 => item.clone(),
+        at => NativeId(format!("{item}#{}", at + 1)),
+    }
+}
+
 impl Codec {
-    pub(super) fn command_began(&mut self, thread: &NativeId, turn: &NativeId, item: &NativeId) {
+    /// A command of a turn begins under codex' id of its item; gives the name under which it is told. A model may call several
+    /// under one id: codex runs all of them, and each is told under a name of its own.
+    pub(super) fn command_began(
+        &mut self,
+        thread: &NativeId,
+        turn: &NativeId,
+        item: &NativeId,
+        command: &str,
+    ) -> NativeId {
+        let called = self.called.entry(&key(thread, &key(turn, item)));
+        let hash = hash_of(command);
+        let at = called.iter().position(|known| *known == hash);
+        let at = at.unwrap_or_else(|| {
+            if called.len() < SHARING {
+                called.push(hash);
+            }
+            called.len() - 1
+        });
+        let name = name(item, at);
         let begun = Begun {
             thread: thread.clone(),
             turn: turn.clone(),
             item: item.clone(),
         };
-        self.begun.insert(key(thread, item), begun);
+        self.begun.insert(key(thread, &name), begun);
+        name
     }
 
-    pub(super) fn command_ended(&mut self, thread: &NativeId, item: &NativeId) {
-        self.begun.remove(&key(thread, item));
+    /// It ends; gives the name under which it began.
+    pub(super) fn command_ended(
+        &mut self,
+        thread: &NativeId,
+        turn: &NativeId,
+        item: &NativeId,
+        command: &str,
+    ) -> NativeId {
+        let called = self.called.get(&key(thread, &key(turn, item)));
+        let hash = hash_of(command);
+        let at = called.and_then(|called| called.iter().position(|known| *known == hash));
+        let name = name(item, at.unwrap_or(0));
+        self.begun.remove(&key(thread, &name));
+        name
     }
 
     /// A turn was stopped: codex is asked which of its commands run.

@@ -186,6 +186,33 @@ fn the_same_number_for_something_else_is_another_request() {
 }
 
 #[test]
+fn commands_that_run_under_one_id_are_told_apart() {
+    let mut codec = Codec::new();
+    codec.receive(&line(
+        &json!({"method": "turn/started", "params": {"threadId": "t", "turn": {"id": "u"}}}),
+    ));
+    let mut tell = |method: &str, command: &str| {
+        let item = json!({"type": "commandExecution", "id": "i", "command": command, "cwd": "/", "status": "completed"});
+        let params = json!({"threadId": "t", "turnId": "u", "item": item});
+        let told = kinds(codec.receive(&line(&json!({"method": method, "params": params}))));
+        let ids = told.into_iter().filter_map(|kind| match kind {
+            ProviderEventKind::ItemOpened { item, .. }
+            | ProviderEventKind::ItemClosed { item, .. } => Some(item),
+            _ => None,
+        });
+        ids.collect::<Vec<_>>()
+    };
+    let first = tell("item/started", "echo one");
+    assert_eq!(first, [NativeId::from("i")]);
+    let second = tell("item/started", "echo two");
+    assert!(second.len() == 1 && second != first, "{second:?}");
+    assert_eq!(tell("item/completed", "echo one"), first);
+    assert_eq!(tell("item/completed", "echo two"), second);
+    // Told otherwise at its end than at its beginning, it is the first.
+    assert_eq!(tell("item/completed", "echo"), first);
+}
+
+#[test]
 fn requests_without_end_are_refused_beyond_a_bound() {
     let mut codec = Codec::new();
     let mut refused = 0;
