@@ -14,8 +14,9 @@ fn signal(name: &str, pid: u32) {
     assert!(status.is_ok_and(|status| status.success()), "kill {name}");
 }
 
-/// It tells that it lives every 10 s: a little more than that is waited for each time.
-async fn world(reconnect: Duration) -> World {
+/// One that was stopped in the middle of its words. It tells that it lives every 10 s: a little more than that is waited for
+/// each time.
+async fn stopped(reconnect: Duration) -> (World, u32) {
     let adapter = OpencodeAdapter::with_deadlines(Deadlines {
         handshake: crate::support::PATIENCE,
         call: Duration::from_secs(2),
@@ -25,12 +26,7 @@ async fn world(reconnect: Duration) -> World {
     });
     let long = json!({"long": [{"text": "word ".repeat(400), "chunk": 5, "delay": 100}]});
     let command = vec![opencode().to_owned(), "serve".to_owned()];
-    World::start_by(adapter, long, command, |_| McpServers::default()).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn it_is_ended_and_its_person_told_why() {
-    let mut world = world(Duration::from_secs(3)).await;
+    let mut world = World::start_by(adapter, long, command, |_| McpServers::default()).await;
     let thread = world.open(None).await;
     world.send(&thread, "[[script:long]]").await;
     let streams =
@@ -42,6 +38,12 @@ async fn it_is_ended_and_its_person_told_why() {
         .await;
     let pid = world.runtime.process_id().unwrap();
     signal("-STOP", pid);
+    (world, pid)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_ended_and_its_person_told_why() {
+    let (mut world, _) = stopped(Duration::from_secs(3)).await;
     let end = world
         .until("its end", |event| match &event.kind {
             ProviderEventKind::SessionEnded { reason, detail } => Some((*reason, detail.clone())),
@@ -59,18 +61,7 @@ async fn it_is_ended_and_its_person_told_why() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_moves_again_in_time_goes_on_with_its_turn() {
-    let mut world = world(Duration::from_secs(60)).await;
-    let thread = world.open(None).await;
-    world.send(&thread, "[[script:long]]").await;
-    let streams =
-        |event: &ProviderEventKind| matches!(event, ProviderEventKind::ItemAppended { .. });
-    world
-        .until("its first words", |event| {
-            streams(&event.kind).then_some(())
-        })
-        .await;
-    let pid = world.runtime.process_id().unwrap();
-    signal("-STOP", pid);
+    let (mut world, pid) = stopped(Duration::from_secs(60)).await;
     // Long enough for its stream to be given up.
     tokio::time::sleep(Duration::from_secs(14)).await;
     signal("-CONT", pid);
