@@ -268,6 +268,14 @@ fn choices(out: &mut String, asked: &InboxRow, id: &str, style: Style) {
     }
 }
 
+/// How this is refused with the least besides: what `--deny` stands for.
+pub(crate) fn refusal(options: &[RequestOption]) -> OptionEffect {
+    [OptionEffect::Deny, OptionEffect::DenyAll]
+        .into_iter()
+        .find(|effect| options.iter().any(|option| option.effect == *effect))
+        .unwrap_or(OptionEffect::DenyAndStop)
+}
+
 /// The flag of `answer` that picks this option, where one does.
 fn flag(all: &[RequestOption], option: &RequestOption) -> Option<&'static str> {
     let first = |effect| {
@@ -279,10 +287,8 @@ fn flag(all: &[RequestOption], option: &RequestOption) -> Option<&'static str> {
     match option.effect {
         OptionEffect::AllowOnce => only(OptionEffect::AllowOnce).then_some("--allow"),
         OptionEffect::AllowSession => only(OptionEffect::AllowSession).then_some("--allow-session"),
-        OptionEffect::Deny => only(OptionEffect::Deny).then_some("--deny"),
-        OptionEffect::DenyAll => {
-            let denies = all.iter().any(|one| one.effect == OptionEffect::Deny);
-            (!denies && only(OptionEffect::DenyAll)).then_some("--deny")
+        effect @ (OptionEffect::Deny | OptionEffect::DenyAll) => {
+            (refusal(all) == effect && only(effect)).then_some("--deny")
         }
         OptionEffect::DenyAndStop
         | OptionEffect::AllowRule

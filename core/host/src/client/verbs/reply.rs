@@ -2,7 +2,7 @@
 
 use crate::client::{
     failure::{Code, Failure},
-    show::words,
+    show::{self, words},
     text::one_line,
 };
 use pilothouse_domain::request::{Answer, OptionEffect, Question, QuestionReply, RequestOption};
@@ -41,20 +41,12 @@ pub(crate) fn compose(
         Choice::Allow => only(OptionEffect::AllowOnce, options, questions)?,
         Choice::AllowSession => only(OptionEffect::AllowSession, options, questions)?,
         // Refusing more than this, or stopping, still refuses; the answer says which it was. Never a rule.
-        Choice::Deny => only(refusal(options), options, questions)?,
+        Choice::Deny => only(show::request::refusal(options), options, questions)?,
     };
     Ok(Answer::Choose {
         option: option.id.clone(),
         note: note.map(str::to_owned),
     })
-}
-
-/// How this is refused with the least besides.
-fn refusal(options: &[RequestOption]) -> OptionEffect {
-    [OptionEffect::Deny, OptionEffect::DenyAll]
-        .into_iter()
-        .find(|effect| options.iter().any(|option| option.effect == *effect))
-        .unwrap_or(OptionEffect::DenyAndStop)
 }
 
 fn only<'a>(
