@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for LoggedEvent {
             Ok(event) => Ok(Self::Known(event)),
             Err(_) => pilothouse_json::from_str(&text)
                 .map(Self::Unknown)
-                .map_err(de::Error::custom),
+                .map_err(|error| de::Error::custom(format_args!("{error} of the event"))),
         }
     }
 }

@@ -8,15 +8,15 @@ use serde::{
     },
     forward_to_deserialize_any,
 };
-use std::borrow::Cow;
+use std::{borrow::Cow, marker::PhantomData};
 
 /// How an object holds what is read.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
     /// Its fields are.
     Plain,
-    /// Its fields are, but for the tag.
-    Tagged(&'static str),
+    /// Its fields are, but for the tag, and whether that has been passed.
+    Tagged(&'static str, bool),
 }
 
 /// Values of an array.
@@ -74,8 +74,8 @@ impl<'a, 'de> Fields<'a, 'de> {
 
     fn next(&mut self) -> Result<Option<Cow<'de, str>>, Error> {
         while let Some(key) = self.reader.key(&mut self.first)? {
-            match self.layout {
-                Layout::Tagged(tag) if key == tag => self.reader.skip()?,
+            match &mut self.layout {
+                Layout::Tagged(tag, seen) if key == *tag => self.reader.pass(tag, seen)?,
                 _ => return Ok(Some(key)),
             }
         }
@@ -157,10 +157,13 @@ enum Rest {
     Nothing,
     /// The value that comes next.
     Next,
-    /// The object's fields, but for the tag.
+    /// The object's fields, but for this one, the tag.
     Fields(&'static str),
-    /// The object's field of this name.
-    Field(&'static str),
+    /// The object's field that holds the content, beside its tag.
+    Field {
+        tag: &'static str,
+        content: &'static str,
+    },
 }
 
 impl<'a, 'de> Variant<'a, 'de> {
@@ -218,26 +221,33 @@ impl<'a, 'de> Variant<'a, 'de> {
             name: ahead.string()?,
             rest: match content {
                 "" => Rest::Fields(tag),
-                content => Rest::Field(content),
+                content => Rest::Field { tag, content },
             },
             reader,
         })
     }
 
-    /// Reads the one field that holds the content, and goes past the others.
-    fn field<S: DeserializeSeed<'de>>(
+    /// Reads the one field that holds the content, if it is there, and goes past the others.
+    fn content<S: DeserializeSeed<'de>>(
         self,
-        name: &'static str,
+        tag: &'static str,
+        content: &'static str,
         seed: S,
-    ) -> Result<S::Value, Error> {
-        let mut there = *self.reader;
-        if !there.find(name)? {
-            return Err(Error::missing_field(name));
+    ) -> Result<Option<S::Value>, Error> {
+        self.reader.enter()?;
+        let (mut first, mut tagged) = (true, false);
+        let (mut seed, mut value) = (Some(seed), None);
+        while let Some(key) = self.reader.key(&mut first)? {
+            if key == content {
+                let seed = seed.take().ok_or_else(|| Error::duplicate_field(content))?;
+                value = Some(seed.deserialize(&mut *self.reader)?);
+            } else if key == tag {
+                self.reader.pass(tag, &mut tagged)?;
+            } else {
+                self.reader.skip()?;
+            }
         }
-        let value = seed.deserialize(&mut there)?;
-        // What stands behind the content belongs to the object.
-        there.rest_of_object()?;
-        *self.reader = there;
+        self.reader.leave(b'}', "expected `}`")?;
         Ok(value)
     }
 }
@@ -276,15 +286,26 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
         match self.rest {
             Rest::Nothing => Ok(()),
             Rest::Next => serde::Deserialize::deserialize(self.reader),
-            Rest::Fields(_) | Rest::Field(_) => self.reader.skip(),
+            Rest::Fields(tag) => self.reader.skip_tagged(tag),
+            Rest::Field { tag, content } => self
+                .content(tag, content, PhantomData::<()>)
+                .map(Option::unwrap_or_default),
         }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
         match self.rest {
             Rest::Nothing => Err(Error::custom("the variant lacks its value")),
-            Rest::Next | Rest::Fields(_) => seed.deserialize(self.reader),
-            Rest::Field(name) => self.field(name, seed),
+            Rest::Next => seed.deserialize(self.reader),
+            Rest::Fields(tag) => {
+                // The value passes over the tag as a field that it does not know, however often that stands there.
+                let mut ahead = *self.reader;
+                ahead.skip_tagged(tag)?;
+                seed.deserialize(self.reader)
+            }
+            Rest::Field { tag, content } => self
+                .content(tag, content, seed)?
+                .ok_or_else(|| Error::missing_field(content)),
         }
     }
 
@@ -305,8 +326,13 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
         match self.rest {
             Rest::Nothing => Err(Error::custom("the variant lacks its fields")),
             Rest::Next => self.reader.object(Layout::Plain, fields, visitor),
-            Rest::Fields(tag) => self.reader.object(Layout::Tagged(tag), fields, visitor),
-            Rest::Field(name) => self.field(name, Content((fields, visitor))),
+            Rest::Fields(tag) => {
+                let layout = Layout::Tagged(tag, false);
+                self.reader.object(layout, fields, visitor)
+            }
+            Rest::Field { tag, content } => self
+                .content(tag, content, Content((fields, visitor)))?
+                .ok_or_else(|| Error::missing_field(content)),
         }
     }
 }

@@ -1,15 +1,7 @@
 //! The reader: a place in a text, and what stands there.
 
-use crate::{
-    Error,
-    access::{Fields, Items, Layout, Variant},
-    shape::{FLATTEN, RAW, TAGGED},
-};
-use serde::{
-    Deserialize,
-    de::{Deserializer, Error as _, Unexpected, Visitor},
-    forward_to_deserialize_any,
-};
+use crate::Error;
+use serde::{Deserialize, de::Error as _};
 use std::borrow::Cow;
 
 /// How deep arrays and objects may lie in each other: serde_json's bound, which our own shapes come nowhere near.
@@ -70,7 +62,7 @@ impl<'de> Reader<'de> {
 
     /// What is wrong here, or that the text ends here.
     #[cold]
-    fn broken(&self, problem: &'static str) -> Error {
+    pub(crate) fn broken(&self, problem: &'static str) -> Error {
         if self.at >= self.text.len() {
             return Error::custom("EOF while parsing a value");
         }
@@ -94,6 +86,19 @@ impl<'de> Reader<'de> {
         let line = 1 + read.iter().filter(|&&byte| byte == b'\n').count();
         let column = read.iter().rev().take_while(|&&byte| byte != b'\n').count();
         Error::custom(format_args!("{error} at line {line} column {column}"))
+    }
+
+    /// The same place, for a value that shares its object with others.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            among: true,
+            ..*self
+        }
+    }
+
+    /// Whether what is read next shares its object with others.
+    pub(crate) fn among(&self) -> bool {
+        self.among
     }
 
     /// Goes into an array or object.
@@ -155,10 +160,24 @@ impl<'de> Reader<'de> {
         Ok(false)
     }
 
-    /// Goes past what is left of an object that has been entered and has had a field.
-    pub(crate) fn rest_of_object(&mut self) -> Result<(), Error> {
-        while self.key(&mut false)?.is_some() {
-            self.skip()?;
+    /// Goes past the value of a tag. A tag that stands there twice says two things.
+    pub(crate) fn pass(&mut self, tag: &'static str, seen: &mut bool) -> Result<(), Error> {
+        if std::mem::replace(seen, true) {
+            return Err(Error::duplicate_field(tag));
+        }
+        self.skip()
+    }
+
+    /// Goes past the object that is here and has this tag.
+    pub(crate) fn skip_tagged(&mut self, tag: &'static str) -> Result<(), Error> {
+        self.enter()?;
+        let (mut first, mut seen) = (true, false);
+        while let Some(key) = self.key(&mut first)? {
+            if key == tag {
+                self.pass(tag, &mut seen)?;
+            } else {
+                self.skip()?;
+            }
         }
         self.leave(b'}', "expected `}`")
     }
@@ -260,7 +279,7 @@ impl<'de> Reader<'de> {
     }
 
     /// The number that is here, as it is written.
-    fn number(&mut self) -> Result<&'de str, Error> {
+    pub(crate) fn number(&mut self) -> Result<&'de str, Error> {
         let start = self.at;
         let digits = |reader: &mut Self| {
             let from = reader.at;
@@ -305,6 +324,14 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
+    /// The text of the value that is here, whatever it is.
+    pub(crate) fn raw(&mut self) -> Result<&'de str, Error> {
+        self.peek();
+        let start = self.at;
+        self.skip()?;
+        Ok(self.slice(start))
+    }
+
     /// Goes past the value that is here, whatever it is.
     pub(crate) fn skip(&mut self) -> Result<(), Error> {
         let mut first = true;
@@ -328,7 +355,13 @@ impl<'de> Reader<'de> {
                 self.plain()?;
                 while self.bytes().get(self.at) == Some(&b'\\') {
                     self.at += 1;
-                    self.escape()?;
+                    if self.bytes().get(self.at) == Some(&b'u') {
+                        // Half of a pair is no text, but whoever asks for none takes it, as serde_json does.
+                        self.at += 1;
+                        self.unit()?;
+                    } else {
+                        self.escape()?;
+                    }
                     self.plain()?;
                 }
                 self.at += 1;
@@ -340,251 +373,5 @@ impl<'de> Reader<'de> {
             Some(b'-' | b'0'..=b'9') => self.number().map(drop),
             _ => Err(self.broken("expected value")),
         }
-    }
-
-    /// That what is here, if it is JSON, is not what was asked for.
-    #[cold]
-    pub(crate) fn unexpected(&mut self, wanted: &'static str) -> Error {
-        let mut there = *self;
-        let found = match self.peek() {
-            Some(b'{') => Unexpected::Map,
-            Some(b'[') => Unexpected::Seq,
-            Some(b'n') => Unexpected::Unit,
-            Some(b't') => Unexpected::Bool(true),
-            Some(b'f') => Unexpected::Bool(false),
-            Some(b'"') => Unexpected::Other("string"),
-            Some(b'-' | b'0'..=b'9') => Unexpected::Other("number"),
-            _ => return self.broken("expected value"),
-        };
-        match there.skip() {
-            Ok(()) => Error::invalid_type(found, &wanted),
-            Err(broken) => broken,
-        }
-    }
-
-    fn array<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
-        self.enter()?;
-        let value = visitor.visit_seq(Items::new(self))?;
-        self.leave(b']', "trailing characters in a list")?;
-        Ok(value)
-    }
-
-    fn integer<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
-        let Some(b'-' | b'0'..=b'9') = self.peek() else {
-            return Err(self.unexpected("an integer"));
-        };
-        let written = self.number()?;
-        if let Ok(number) = written.parse() {
-            visitor.visit_u64(number)
-        } else if let Some(number) = negative(written) {
-            visitor.visit_i64(number)
-        } else {
-            let found = Unexpected::Other("number outside of what fits");
-            Err(Error::invalid_type(found, &"an integer"))
-        }
-    }
-
-    pub(crate) fn object<V: Visitor<'de>>(
-        &mut self,
-        layout: Layout,
-        fields: &[&str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        if self.peek() != Some(b'{') {
-            return Err(self.unexpected("an object"));
-        }
-        let whole = Self {
-            among: true,
-            ..*self
-        };
-        let whole = fields.contains(&FLATTEN).then_some(whole);
-        self.enter()?;
-        let value = visitor.visit_map(Fields::new(self, layout, whole))?;
-        self.leave(b'}', "trailing characters in an object")?;
-        Ok(value)
-    }
-}
-
-/// An integer below nothing; `-0` is none, it is a fraction that happens to be one.
-fn negative(written: &str) -> Option<i64> {
-    written.parse().ok().filter(|&number| number != 0)
-}
-
-impl<'de> Deserializer<'de> for &mut Reader<'de> {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.peek() {
-            Some(b'{') => self.object(Layout::Plain, &[], visitor),
-            Some(b'[') => self.array(visitor),
-            Some(b'"') => self.deserialize_str(visitor),
-            Some(b'n') => self.word("null").and_then(|()| visitor.visit_unit()),
-            Some(b't' | b'f') => self.deserialize_bool(visitor),
-            Some(b'-' | b'0'..=b'9') => {
-                let written = self.number()?;
-                if let Ok(number) = written.parse() {
-                    visitor.visit_u64(number)
-                } else if let Some(number) = negative(written) {
-                    visitor.visit_i64(number)
-                } else {
-                    let number: serde_json::Number = serde_json::from_str(written)?;
-                    number.deserialize_any(visitor)
-                }
-            }
-            _ => Err(self.broken("expected value")),
-        }
-    }
-
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.peek() {
-            Some(b't') => self.word("true").and_then(|()| visitor.visit_bool(true)),
-            Some(b'f') => self.word("false").and_then(|()| visitor.visit_bool(false)),
-            _ => Err(self.unexpected("a boolean")),
-        }
-    }
-
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.integer(visitor)
-    }
-
-    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.integer(visitor)
-    }
-
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.integer(visitor)
-    }
-
-    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.integer(visitor)
-    }
-
-    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.integer(visitor)
-    }
-
-    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.integer(visitor)
-    }
-
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.string()? {
-            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
-            Cow::Owned(text) => visitor.visit_string(text),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.peek() {
-            Some(b'n') => self.word("null").and_then(|()| visitor.visit_none()),
-            _ => visitor.visit_some(self),
-        }
-    }
-
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.peek() {
-            Some(b'n') => self.word("null").and_then(|()| visitor.visit_unit()),
-            _ => Err(self.unexpected("null")),
-        }
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        if let Some(names) = name.strip_prefix(TAGGED) {
-            let (tag, content) = names.split_once(' ').unwrap_or((names, ""));
-            self.peek();
-            return visitor.visit_enum(Variant::tagged(self, tag, content)?);
-        }
-        if name == RAW {
-            self.peek();
-            let start = self.at;
-            self.skip()?;
-            return visitor.visit_borrowed_str(self.slice(start));
-        }
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.peek() {
-            Some(b'[') => self.array(visitor),
-            _ => Err(self.unexpected("an array")),
-        }
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_seq(visitor)
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: usize,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_seq(visitor)
-    }
-
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.object(Layout::Plain, &[], visitor)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.object(Layout::Plain, fields, visitor)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        names: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        if self.among {
-            return visitor.visit_enum(Variant::among(self, names)?);
-        }
-        match self.peek() {
-            Some(b'"') => visitor.visit_enum(Variant::word(self)?),
-            Some(b'{') => {
-                self.enter()?;
-                let value = visitor.visit_enum(Variant::keyed(self)?)?;
-                self.leave(b'}', "expected `}`")?;
-                Ok(value)
-            }
-            _ => Err(self.unexpected("string or map")),
-        }
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.skip()?;
-        visitor.visit_unit()
-    }
-
-    forward_to_deserialize_any! { i8 i16 i128 u128 f32 f64 bytes byte_buf }
-
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_str(visitor)
-    }
-
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_str(visitor)
-    }
-
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_str(visitor)
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_unit(visitor)
     }
 }

@@ -1,8 +1,8 @@
 //! What a shape asks of whoever reads it, by names that the [`Reader`](crate::reader::Reader) knows and others pass on.
 
-use serde::{
-    Deserialize,
-    de::{self, Deserializer, EnumAccess, Visitor, value::EnumAccessDeserializer},
+use crate::text::Writing;
+use serde::de::{
+    self, DeserializeSeed as _, Deserializer, EnumAccess, Visitor, value::EnumAccessDeserializer,
 };
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -73,5 +73,7 @@ pub fn raw<'de, D: Deserializer<'de>>(from: D) -> Result<Cow<'de, str>, D::Error
 }
 
 fn text_of<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    Ok(serde_json::Value::deserialize(from)?.to_string())
+    let mut text = String::new();
+    Writing(&mut text).deserialize(from)?;
+    Ok(text)
 }
