@@ -81,6 +81,18 @@ pub enum Query {
         /// Where the page before ended, as it said; `null` begins with the newest.
         after: Option<String>,
     },
+    /// Files of a workspace by a part of their path, as an agent finds them, for a message to name (`@path`); from the host,
+    /// which may have to start it (at most 60 s). Claude Code, pi and agents that speak ACP find none: that is an error.
+    Files {
+        /// The host.
+        host: HostId,
+        /// The agent.
+        agent: AgentName,
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// The part, as it was typed.
+        text: String,
+    },
     /// What came of a command of this device, as far as it is still known.
     Outcome {
         /// The command.
@@ -143,6 +155,17 @@ impl From<Query> for EngineQuery {
                 agent,
                 workspace,
                 after,
+            },
+            Query::Files {
+                host,
+                agent,
+                workspace,
+                text,
+            } => Self::Files {
+                host,
+                agent,
+                workspace,
+                text,
             },
             Query::Outcome { command } => Self::Outcome { command },
         }
@@ -262,6 +285,11 @@ pub enum Page {
         /// Where the next page begins, if there is one.
         next: Option<String>,
     },
+    /// Files, the best first, at most 50.
+    Files {
+        /// Their paths within the workspace.
+        files: Vec<String>,
+    },
     /// What came of a command.
     Outcome {
         /// Its place in the outbox, while it is there.
@@ -306,6 +334,7 @@ impl From<EnginePage> for Page {
                 conversations,
                 next,
             },
+            EnginePage::Files(files) => Self::Files { files },
             EnginePage::Outcome { delivery, outcome } => Self::Outcome {
                 delivery,
                 outcome: outcome.map(Into::into),

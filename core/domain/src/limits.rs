@@ -18,6 +18,8 @@ pub const OFFERED_MODELS: usize = 64;
 pub const IMPORTED_TURNS: u32 = 64;
 /// Conversations that a host lists at a time.
 pub const LISTED_CONVERSATIONS: u32 = 50;
+/// Files that a host lists at a time.
+pub const LISTED_FILES: u32 = 50;
 /// Commands of an agent's own that are kept; of more the first ones are.
 pub const OFFERED_COMMANDS: usize = 64;
 /// Bytes of such a command's name, description and argument hint, each.

@@ -275,6 +275,18 @@ pub enum Query {
         /// Where the page before ended, as it said; `None` begins with the newest.
         after: Option<String>,
     },
+    /// Files of a workspace by a part of their path, as an agent finds them, for a message to name (`@path`); from the host,
+    /// which may have to start it.
+    Files {
+        /// The host.
+        host: HostId,
+        /// The agent.
+        agent: AgentName,
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// The part, as it was typed.
+        text: String,
+    },
     /// What came of a command of this device, as far as it is still known.
     Outcome {
         /// The command.
@@ -323,6 +335,8 @@ pub enum Page {
         /// Where the next page begins, if there is one.
         next: Option<String>,
     },
+    /// Files, the best first: their paths within the workspace.
+    Files(Vec<String>),
     /// What came of a command.
     Outcome {
         /// Its place in the outbox, while it is there.

@@ -282,6 +282,14 @@ pub enum QueryError {
         /// Why.
         refusal: Refusal,
     },
+    /// The host said why it has no answer.
+    #[error("{message}")]
+    Answered {
+        /// What failed and why, in its words.
+        message: String,
+        /// What a person can do, in its words.
+        next_step: String,
+    },
     /// The database could not be read.
     #[error("the database could not be read: {why}")]
     Database {
@@ -309,12 +317,13 @@ impl QueryError {
     }
 
     /// What a person can do about it.
-    pub fn next_step(&self) -> &'static str {
+    pub fn next_step(&self) -> &str {
         match self {
             Self::UnknownHost { .. } => "pair with it first",
             Self::UnknownThread { .. } | Self::NotFound { .. } => "look at the list of threads",
             Self::Offline { .. } | Self::Timeout { .. } => "try again when the host is connected",
             Self::Refused { refusal } => refusal.next_step(),
+            Self::Answered { next_step, .. } => next_step,
             Self::Database { .. } => "try again; if it stays so, move the data directory away",
             Self::TooLate { .. } => "look at what came of it",
             Self::Closed => "open it again",

@@ -172,9 +172,7 @@ impl Actor {
                 if let Some(reply) = reply {
                     reply(match answer {
                         QueryAnswer::Result(result) => Ok(result),
-                        QueryAnswer::Error(error) => Err(QueryError::NotFound {
-                            what: error.message,
-                        }),
+                        QueryAnswer::Error(error) => Err(answered(error)),
                     });
                 }
             }
@@ -235,9 +233,7 @@ impl Actor {
                     .and_then(|link| link.up.as_mut())
                     .and_then(|up| up.answered(id));
                 if let Some(reply) = reply {
-                    reply(Err(QueryError::NotFound {
-                        what: error.message.clone(),
-                    }));
+                    reply(Err(answered(error.clone())));
                 }
             }
             ErrorAbout::Message { .. } | ErrorAbout::Connection => {}
@@ -446,5 +442,12 @@ fn is_urgent(event: &Event) -> bool {
         | Event::AnomalyFound { .. } => true,
         Event::ItemClosed { status, .. } => *status == ItemStatus::Failed,
         _ => false,
+    }
+}
+
+fn answered(error: WireError) -> QueryError {
+    QueryError::Answered {
+        message: error.message,
+        next_step: error.next_step,
     }
 }

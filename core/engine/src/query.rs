@@ -108,6 +108,22 @@ impl Core {
                     _ => Err(unfitting()),
                 }
             }
+            Query::Files {
+                host,
+                agent,
+                workspace,
+                text,
+            } => {
+                let asked = WireQuery::Files {
+                    agent,
+                    workspace,
+                    text,
+                };
+                match self.ask_host_within(host, asked, STARTING)? {
+                    WireResult::Files { files } => Ok(Page::Files(files)),
+                    _ => Err(unfitting()),
+                }
+            }
             Query::Outcome { command } => {
                 let (entry, outstanding) = self
                     .read(|reads| Ok((reads.outbox_entry(command)?, reads.outstanding(None)?)))?;

@@ -1,16 +1,23 @@
-//! Agents' own conversations: listed for a workspace, and remembered by the keys by which devices name them. What an agent
-//! calls them stays here.
+//! What agents tell of a workspace besides turns: their own conversations, remembered by the keys by which devices name them
+//! (what an agent calls them stays here), and files that a message is to name.
 
-use crate::{Ledger, runtimes::Runtimes};
+use crate::{
+    Ledger,
+    runtimes::{Running, Runtimes},
+};
 use pilothouse_domain::{
     AgentName, ConversationKey, Mode, NativeId, ThreadId, WorkspaceId, binding::BindingKey, limits,
     provider::NativeConversation, thread::Selection,
 };
-use pilothouse_providers::contract::{
-    ConversationList, FoundConversation, ListConversations, OpenError, OpenThread, ProcessSharing,
+use pilothouse_providers::{
+    contract::{
+        ConversationList, FoundConversation, ListConversations, OpenThread, ProcessSharing,
+    },
+    naming::FileSearch,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -64,10 +71,12 @@ pub enum ListError {
         name: String,
     },
     /// The agent does not tell.
-    #[error("`{agent}` does not tell which conversations it has")]
+    #[error("`{agent}` does not tell which {what} it has")]
     NotOffered {
         /// Which.
         agent: AgentName,
+        /// `conversations` or `files`.
+        what: &'static str,
     },
     /// It could not be started, or did not answer.
     #[error("{problem}")]
@@ -90,14 +99,8 @@ impl Ledger {
         cursor: Option<String>,
     ) -> Result<(Vec<NativeConversation>, Option<String>), ListError> {
         let shared = &self.shared;
-        let Some(cwd) = shared.workspaces.get(&workspace).cloned() else {
-            return Err(ListError::Unknown {
-                what: "workspace",
-                name: workspace.0,
-            });
-        };
         let asked = ListConversations {
-            cwd,
+            cwd: self.place_of(&workspace)?,
             limit: limits::LISTED_CONVERSATIONS,
             cursor: cursor.filter(|cursor| cursor.len() <= CURSOR),
         };
@@ -120,9 +123,6 @@ impl Ledger {
             };
             found.push((one.id, conversation));
         }
-        let failed = |error: crate::LedgerError| ListError::Failed {
-            problem: error.to_string(),
-        };
         let ids: Vec<NativeId> = found.iter().map(|(id, _)| id.clone()).collect();
         let threads = self.read(move |reader| {
             let bound = |thread: NativeId| {
@@ -148,6 +148,51 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// Files of a workspace by a part of their path, the best first, at most [`limits::LISTED_FILES`] of them, as their agent
+    /// finds them; it is started for that.
+    ///
+    /// # Errors
+    /// [`ListError`]; an agent of which each thread has a process of its own does not tell.
+    pub async fn files(
+        &self,
+        agent: AgentName,
+        workspace: WorkspaceId,
+        text: String,
+    ) -> Result<Vec<String>, ListError> {
+        let cwd = self.place_of(&workspace)?;
+        let what = "files";
+        let running = self
+            .shared
+            .runtimes
+            .shared_process(&agent, &workspace, &cwd, what)
+            .await?;
+        let Some(files) = running.runtime.files() else {
+            return Err(ListError::NotOffered { agent, what });
+        };
+        let asked = FileSearch {
+            cwd,
+            text: text.chars().take(limits::TITLE_CHARS).collect(),
+            limit: limits::LISTED_FILES,
+        };
+        files.find(asked).await.map_err(failed)
+    }
+
+    fn place_of(&self, workspace: &WorkspaceId) -> Result<PathBuf, ListError> {
+        let known = self.shared.workspaces.get(workspace).cloned();
+        known.ok_or_else(|| ListError::Unknown {
+            what: "workspace",
+            name: workspace.0.clone(),
+        })
+    }
+}
+
+fn failed(error: impl ToString) -> ListError {
+    ListError::Failed {
+        problem: error.to_string(),
+    }
+}
+
 /// One line of it, bounded.
 fn title(found: &FoundConversation) -> String {
     let line = found
@@ -169,27 +214,44 @@ impl Runtimes {
         workspace: &WorkspaceId,
         asked: ListConversations,
     ) -> Result<ConversationList, ListError> {
+        let what = "conversations";
         let Some((spec, launch)) = self.described(agent, &asked.cwd) else {
-            return Err(ListError::Unknown {
-                what: "agent",
-                name: agent.0.clone(),
-            });
-        };
-        let failed = |problem: String| ListError::Failed { problem };
-        let told = |told: Result<ConversationList, OpenError>| {
-            told.map_err(|error| failed(error.to_string()))
+            return Err(unknown(agent));
         };
         if let Some(conversations) = spec.adapter.conversations(&launch) {
-            return told(conversations.list(asked).await);
+            return conversations.list(asked).await.map_err(failed);
         }
+        let running = self.shared_process(agent, workspace, &asked.cwd, what);
+        match running.await?.runtime.conversations() {
+            Some(conversations) => conversations.list(asked).await.map_err(failed),
+            None => Err(ListError::NotOffered {
+                agent: agent.clone(),
+                what,
+            }),
+        }
+    }
+
+    /// The process of an agent that serves any thread of a workspace, started if it has to be; `what` is what is to be asked
+    /// of it.
+    async fn shared_process(
+        &self,
+        agent: &AgentName,
+        workspace: &WorkspaceId,
+        cwd: &Path,
+        what: &'static str,
+    ) -> Result<Arc<Running>, ListError> {
+        let Some((spec, _)) = self.described(agent, cwd) else {
+            return Err(unknown(agent));
+        };
         if spec.adapter.sharing() == ProcessSharing::PerThread {
             return Err(ListError::NotOffered {
                 agent: agent.clone(),
+                what,
             });
         }
         let opens = OpenThread {
             resume: None,
-            cwd: asked.cwd.clone(),
+            cwd: cwd.to_owned(),
             selection: Selection {
                 agent: agent.clone(),
                 model: None,
@@ -199,15 +261,15 @@ impl Runtimes {
             },
         };
         // A process that serves several threads is the same for each of them.
-        let running = self
-            .ensure(agent, workspace, ThreadId::default(), opens)
+        self.ensure(agent, workspace, ThreadId::default(), opens)
             .await
-            .map_err(|error| failed(error.to_string()))?;
-        match running.runtime.conversations() {
-            Some(conversations) => told(conversations.list(asked).await),
-            None => Err(ListError::NotOffered {
-                agent: agent.clone(),
-            }),
-        }
+            .map_err(failed)
+    }
+}
+
+fn unknown(agent: &AgentName) -> ListError {
+    ListError::Unknown {
+        what: "agent",
+        name: agent.0.clone(),
     }
 }

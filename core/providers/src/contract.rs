@@ -3,7 +3,7 @@
 //! Required operations are methods; optional ones are reached only through an accessor that returns `None` where the
 //! running agent does not offer them, so an unsupported call cannot be written.
 
-use crate::mcp::McpServers;
+use crate::{mcp::McpServers, naming::FindFiles};
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     AgentName, Answer, Capabilities, Incarnation, Mode, NativeId, ProviderEvent, Subject,
@@ -177,6 +177,10 @@ pub trait AgentRuntime: Send + Sync {
     }
     /// Tells which conversations it has.
     fn conversations(&self) -> Option<&dyn Conversations> {
+        None
+    }
+    /// Looks up files that a message is to name.
+    fn files(&self) -> Option<&dyn FindFiles> {
         None
     }
     /// Models that it can be given, in its order; empty if it does not say.

@@ -25,6 +25,7 @@ mod far;
     expect(dead_code, reason = "ways that only a local family takes")
 )]
 pub mod mcp;
+pub mod naming;
 mod on_model;
 pub mod opencode;
 #[cfg(feature = "local")]

@@ -103,6 +103,10 @@ fn unlisted(error: &ListError) -> Failure {
             ErrorCode::NotFound,
             "name one that the host has; its host.toml lists them",
         ),
+        ListError::NotOffered { what: "files", .. } => (
+            ErrorCode::Failed,
+            "name the file by its path in the message, as it stands in the workspace",
+        ),
         ListError::NotOffered { .. } => (
             ErrorCode::Failed,
             "make a new thread and tell it what it has to know",
@@ -182,6 +186,14 @@ async fn result(host: &Served, device: DeviceId, query: Query) -> Result<QueryRe
                 conversations,
                 next,
             }),
+            Err(error) => Err(unlisted(&error)),
+        },
+        Query::Files {
+            agent,
+            workspace,
+            text,
+        } => match host.ledger.files(agent, workspace, text).await {
+            Ok(files) => Ok(QueryResult::Files { files }),
             Err(error) => Err(unlisted(&error)),
         },
         Query::Doctor => Ok(QueryResult::Doctor(host.facts.doctor().await)),

@@ -1,5 +1,5 @@
-//! Commands, skills and templates of agents' own, end to end: named by the real agent, listed on a device, and carried out when a
-//! message begins with one.
+//! What a message can name, end to end: commands, skills and templates of agents' own, named by the real agent, listed on a
+//! device, and carried out when a message begins with one; and files of the workspace.
 
 use pilothouse_domain::{Mode, ThreadId, provider::OfferedCommand};
 use pilothouse_engine::{Page, Query};
@@ -97,4 +97,51 @@ fn commands_of_an_agent_that_speaks_acp_are_listed() {
     let device = world.device("phone");
     let (_, command) = offered(&world, &device, "copilot", "/add-dir");
     assert_eq!(command.argument_hint, "directory");
+}
+
+/// Files are found by the real agent, which nothing was said to yet, and told as paths within the workspace.
+fn finds_files(world: &World, agent: &str) {
+    write(
+        &world.file("src/deep/parser_of_lines.rs"),
+        "fn parse() {}\n",
+    );
+    write(&world.file("src/deep/parser\u{1b}[2J.rs"), "");
+    let device = world.device("phone");
+    let thread = device.new_thread(agent, Mode::Ask).to_string();
+    let cli = Cli::paired(world.dir(), "terminal", &world.host);
+    let asked = |text: &str| cli.read(&world.host, &["files", &thread[..8], text]);
+    let (code, words) = asked("deeppars");
+    assert_eq!((code, words.trim()), (0, "src/deep/parser_of_lines.rs"));
+    let (code, words) = asked("zzqqzz");
+    assert_eq!((code, words.trim()), (0, "No file of the workspace fits."));
+}
+
+#[test]
+fn files_are_found_by_codex() {
+    finds_files(&World::start(), "codex");
+}
+
+#[test]
+fn files_are_found_by_opencode() {
+    finds_files(&Setup::new().opencode().start(), "opencode");
+}
+
+#[test]
+fn claude_code_finds_no_files_but_reads_one_that_a_message_names() {
+    let world = Setup::new().claude().start();
+    write(&world.file("notes/plan.txt"), "the heron lands at noon [[id:heron]]\n");
+    world.model.script("say", &json!([{"text": "Read."}]));
+    let device = world.device("phone");
+    let thread = device.new_thread("claude", Mode::Ask);
+    let cli = Cli::paired(world.dir(), "terminal", &world.host);
+    let (code, words) = cli.read(&world.host, &["files", &thread.to_string()[..8], "plan"]);
+    assert_ne!(code, 0, "{words}");
+    assert!(
+        words.contains("`claude` does not tell which files it has")
+            && words.contains("name the file by its path in the message"),
+        "{words}"
+    );
+    device.accepted(&device.say(thread, "what lands? @notes/plan.txt [[script:say]]"));
+    device.completed(thread, 1);
+    assert_eq!(world.model.mark("heron").requests, 1);
 }

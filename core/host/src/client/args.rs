@@ -57,6 +57,11 @@ pub enum ClientCommand {
         after_help = "Examples:\n  pilothouse commands 3kf\n  pilothouse send 3kf '/init'\n\nThey are known once the agent has run in the thread."
     )]
     Commands(CommandsArgs),
+    /// Find files of a thread's workspace by a part of their path, for a message to name
+    #[command(
+        after_help = "Examples:\n  pilothouse files 3kf parser\n  pilothouse send 3kf 'What does @src/parser.rs do?'\n\nThe thread's agent finds them (codex, opencode); it is started for that if it does not run."
+    )]
+    Files(FilesArgs),
     /// Send a message to a thread's agent
     #[command(
         after_help = "Examples:\n  pilothouse send 3kf 'Run the tests'\n  git diff | pilothouse send 3kf -\n\nWithout --queue, --steer or --restart the message starts a run, or is queued if one is active."
@@ -336,6 +341,21 @@ pub struct CommandsArgs {
     pub patience: PatienceArgs,
 }
 
+/// `files`
+#[derive(Debug, Clone, Args)]
+pub struct FilesArgs {
+    /// The thread (the beginning of its id is enough)
+    pub thread: String,
+    /// The part of the path
+    pub text: String,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
 /// `select`
 #[derive(Debug, Clone, Args)]
 pub struct SelectArgs {
@@ -555,6 +575,7 @@ impl ClientCommand {
             Self::Compact(args) => &args.device,
             Self::Select(args) => &args.device,
             Self::Commands(args) => &args.device,
+            Self::Files(args) => &args.device,
             Self::Send(args) => &args.device,
             Self::Watch(args) => &args.device,
             Self::Inbox(args) => &args.device,

@@ -497,12 +497,27 @@ impl Device {
                 conversations,
                 next,
             }) => Ok((conversations, next)),
-            Ok(_) => Err(Failure::new(
-                Code::Error,
-                "the host answered something else",
-            )),
+            Ok(_) => Err(strange_answer()),
             Err(error) => {
                 let what = format!("listing the conversations: {error}");
+                Err(Failure::new(Code::Unconfirmed, what).next(error.next_step()))
+            }
+        }
+    }
+
+    /// Files that a thread's agent finds by a part of their path.
+    pub(crate) fn files(&self, row: &ThreadRow, text: &str) -> Result<Vec<String>, Failure> {
+        let asked = Query::Files {
+            host: row.host,
+            agent: row.summary.agent.clone(),
+            workspace: row.summary.workspace.clone(),
+            text: text.to_owned(),
+        };
+        match self.query(asked) {
+            Ok(Page::Files(files)) => Ok(files),
+            Ok(_) => Err(strange_answer()),
+            Err(error) => {
+                let what = format!("looking files up: {error}");
                 Err(Failure::new(Code::Unconfirmed, what).next(error.next_step()))
             }
         }
@@ -572,4 +587,8 @@ fn is_settled(link: &LinkState) -> bool {
 pub(crate) fn no_host() -> Failure {
     Failure::new(Code::NothingThere, "no host is paired with this device")
         .next("run `pilothouse pair` on the host, then `pilothouse join CODE` here")
+}
+
+fn strange_answer() -> Failure {
+    Failure::new(Code::Error, "the host answered something else")
 }

@@ -15,6 +15,7 @@ use crate::{
         SendTurn, StartError, Steering, TurnAccepted,
     },
     mcp::{Given, McpServers},
+    naming::FindFiles,
     picture,
     process::agent::AgentProcess,
     rpc::{
@@ -493,6 +494,10 @@ impl AgentRuntime for CodexRuntime {
     fn conversations(&self) -> Option<&dyn Conversations> {
         self.offers(CapabilityFlag::ListConversations)
             .then_some(self as &dyn Conversations)
+    }
+
+    fn files(&self) -> Option<&dyn FindFiles> {
+        Some(self)
     }
 
     fn models(&self) -> Vec<OfferedModel> {

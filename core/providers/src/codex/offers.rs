@@ -1,4 +1,5 @@
-//! What codex offers beyond starting turns: steering, interrupting, reading back, forking, taking back, shortening.
+//! What codex offers beyond starting turns: steering, interrupting, reading back, forking, taking back, shortening, finding
+//! files.
 
 use super::{
     driver::{CodexRuntime, open_error},
@@ -12,6 +13,7 @@ use crate::{
         InterruptError, Interrupting, ListConversations, OpenError, RevertError, Reverting,
         SendError, Steer, SteerError, Steering,
     },
+    naming::{self, FileSearch, FindFiles},
     rpc::{CallFailure as _, session::lock},
 };
 use futures_util::future::BoxFuture;
@@ -98,6 +100,18 @@ impl CodexRuntime {
         };
         match self.session.call(call, self.deadlines.call).await {
             Ok(Reply::Conversations(list)) => Ok(list),
+            Ok(_) => Err(OpenError::Lost),
+            Err(error) => Err(open_error(error, None)),
+        }
+    }
+
+    async fn look_up(&self, asked: FileSearch) -> Result<Vec<String>, OpenError> {
+        let call = Call::FindFiles {
+            cwd: asked.cwd,
+            text: asked.text,
+        };
+        match self.session.call(call, self.deadlines.call).await {
+            Ok(Reply::Files(files)) => Ok(naming::fit(files, asked.limit)),
             Ok(_) => Err(OpenError::Lost),
             Err(error) => Err(open_error(error, None)),
         }
@@ -191,6 +205,12 @@ impl History for CodexRuntime {
 impl Conversations for CodexRuntime {
     fn list(&self, asked: ListConversations) -> BoxFuture<'_, Result<ConversationList, OpenError>> {
         Box::pin(self.kept(asked))
+    }
+}
+
+impl FindFiles for CodexRuntime {
+    fn find(&self, asked: FileSearch) -> BoxFuture<'_, Result<Vec<String>, OpenError>> {
+        Box::pin(self.look_up(asked))
     }
 }
 

@@ -101,6 +101,13 @@ pub enum Call {
         /// Where the page before ended.
         cursor: Option<String>,
     },
+    /// Files of a directory by a part of their path, the best first.
+    FindFiles {
+        /// The directory.
+        cwd: PathBuf,
+        /// The part.
+        text: String,
+    },
     /// The skills that are there in a directory.
     SkillsList {
         /// The directory.
@@ -215,6 +222,7 @@ impl Call {
             Self::CompactStart { .. } => "thread/compact/start",
             Self::ThreadRead { .. } => "thread/read",
             Self::ThreadList { .. } => "thread/list",
+            Self::FindFiles { .. } => "fuzzyFileSearch",
             Self::SkillsList { .. } => "skills/list",
             Self::ThreadsLoaded => "thread/loaded/list",
             Self::ThreadJoin { .. } => "thread/resume",
@@ -298,6 +306,7 @@ impl Call {
             }
             Self::CompactStart { thread } => json!({"threadId": thread}),
             Self::ThreadRead { thread } => json!({"threadId": thread, "includeTurns": false}),
+            Self::FindFiles { cwd, text } => json!({"query": text, "roots": [cwd]}),
             Self::SkillsList { cwd } => json!({"cwds": [cwd]}),
             // Every provider's, and those begun by a program too; subagents' are left out.
             Self::ThreadList {

@@ -50,6 +50,8 @@ pub enum Reply {
     Commands(Vec<OfferedCommand>),
     /// A page of the conversations that are kept.
     Conversations(ConversationList),
+    /// Files, the best first.
+    Files(Vec<String>),
     /// The conversations that are loaded.
     Threads(Vec<NativeId>),
     /// Whose a conversation is, and what goes on in it.
@@ -275,6 +277,13 @@ pub(crate) fn read(
                 .collect(),
             next: text_of(result, "nextCursor"),
         })),
+        Call::FindFiles { .. } => Ok(Reply::Files(
+            list(result, "files")
+                .iter()
+                .filter(|file| file["match_type"] == "file")
+                .filter_map(|file| text_of(file, "path"))
+                .collect(),
+        )),
         Call::ThreadsLoaded => Ok(Reply::Threads(
             texts(result, "data").into_iter().map(NativeId).collect(),
         )),

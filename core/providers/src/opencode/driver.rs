@@ -19,6 +19,7 @@ use crate::{
         Interrupting, OpenError, OpenThread, RespondError, Response, Reverting, SendError,
         SendTurn, Steering, TurnAccepted,
     },
+    naming::FindFiles,
     process::agent::AgentProcess,
     rpc::{CallFailure as _, asked::AnswerProblem, greeting, session::lock},
 };
@@ -475,7 +476,11 @@ impl OpencodeRuntime {
         }
     }
 
-    async fn stop_turn(&self, thread: NativeId, turn: NativeId) -> Result<(), InterruptError> {
+    pub(super) async fn stop_turn(
+        &self,
+        thread: NativeId,
+        turn: NativeId,
+    ) -> Result<(), InterruptError> {
         let call = self.link.with_codec(|codec| codec.stop(&thread, &turn));
         let Some(call) = call else {
             return Err(InterruptError::TurnEnded);
@@ -578,21 +583,15 @@ impl AgentRuntime for OpencodeRuntime {
         Some(self)
     }
 
+    fn files(&self) -> Option<&dyn FindFiles> {
+        Some(self)
+    }
+
     fn models(&self) -> Vec<OfferedModel> {
         self.choice.offered()
     }
 
     fn compacting(&self) -> Option<&dyn Compacting> {
         Some(self)
-    }
-}
-
-impl Interrupting for OpencodeRuntime {
-    fn interrupt(
-        &self,
-        thread: NativeId,
-        turn: NativeId,
-    ) -> BoxFuture<'_, Result<(), InterruptError>> {
-        Box::pin(self.stop_turn(thread, turn))
     }
 }

@@ -1,4 +1,5 @@
-//! What can be done with a conversation besides turns: read it back, copy it, take turns back, shorten it.
+//! What can be done with a conversation besides turns: stop a turn, read it back, copy it, take turns back,
+//! shorten it, find files for it.
 
 use super::{
     codec::Codec,
@@ -10,8 +11,10 @@ use super::{
 use crate::{
     contract::{
         Compacting, Compaction, ConversationList, Conversations, ForkThread, Forking, History,
-        ListConversations, OpenError, RevertError, Reverting, SendError,
+        InterruptError, Interrupting, ListConversations, OpenError, RevertError, Reverting,
+        SendError,
     },
+    naming::{self, FileSearch, FindFiles},
     rpc::CallFailure as _,
 };
 use futures_util::future::BoxFuture;
@@ -79,6 +82,19 @@ impl OpencodeRuntime {
                 .collect(),
             next: more.then(|| until.to_string()),
         })
+    }
+
+    async fn look_up(&self, asked: FileSearch) -> Result<Vec<String>, OpenError> {
+        let call = Call::FindFiles {
+            directory: asked.cwd.display().to_string(),
+            text: asked.text,
+            limit: asked.limit.clamp(1, 200),
+        };
+        let found = self.link.call(call).await;
+        match found.map_err(|error| self.open_error(error, None))? {
+            Reply::Files(files) => Ok(naming::fit(files, asked.limit)),
+            _ => Err(strange_open()),
+        }
     }
 
     async fn copy(&self, fork: ForkThread) -> Result<NativeId, OpenError> {
@@ -192,6 +208,22 @@ impl History for OpencodeRuntime {
     /// A prompt is accepted before it is written down: 8 of 8 that were killed right after were gone (docs/agents-probes.md).
     fn proves_absence(&self) -> bool {
         false
+    }
+}
+
+impl Interrupting for OpencodeRuntime {
+    fn interrupt(
+        &self,
+        thread: NativeId,
+        turn: NativeId,
+    ) -> BoxFuture<'_, Result<(), InterruptError>> {
+        Box::pin(self.stop_turn(thread, turn))
+    }
+}
+
+impl FindFiles for OpencodeRuntime {
+    fn find(&self, asked: FileSearch) -> BoxFuture<'_, Result<Vec<String>, OpenError>> {
+        Box::pin(self.look_up(asked))
     }
 }
 

@@ -27,6 +27,15 @@ pub enum Call {
         /// At most so many.
         limit: u32,
     },
+    /// Files of a directory by a part of their path, the best first.
+    FindFiles {
+        /// Which directory.
+        directory: String,
+        /// The part.
+        text: String,
+        /// At most so many; opencode takes 1 to 200.
+        limit: u32,
+    },
     /// How its servers of tools stand in a directory.
     Servers {
         /// Which directory.
@@ -181,6 +190,7 @@ impl Call {
             Self::Place => "its directory",
             Self::Look => "the files of its directory",
             Self::List { .. } => "its conversations",
+            Self::FindFiles { .. } => "files by name",
             Self::Servers { .. } => "its MCP servers",
             Self::AddServer { .. } => "an MCP server",
             Self::Create { .. } => "a new conversation",
@@ -224,6 +234,15 @@ impl Call {
             Self::List { directory, limit } => get(format!(
                 "{}&roots=true&limit={limit}",
                 at("/session", directory)
+            )),
+            Self::FindFiles {
+                directory,
+                text,
+                limit,
+            } => get(format!(
+                "{}&query={}&type=file&limit={limit}",
+                at("/find/file", directory),
+                encoded(text)
             )),
             Self::Servers { directory } => get(at("/mcp", directory)),
             Self::AddServer { directory, server } => {

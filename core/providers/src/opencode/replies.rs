@@ -45,6 +45,8 @@ pub enum Reply {
     Configured(Option<(String, String)>),
     /// Conversations, the newest first.
     Listed(Vec<FoundConversation>),
+    /// Files, the best first.
+    Files(Vec<String>),
     /// The directory that calls are about.
     Place(String),
     /// Its servers of tools by their names, each with what is wrong with it.
@@ -317,6 +319,14 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
                 Call::Messages { .. } => Reply::Messages(entries),
                 Call::Children { .. } => Reply::Children(entries),
                 Call::List { .. } => Reply::Listed(entries.0.iter().filter_map(found).collect()),
+                Call::FindFiles { .. } => Reply::Files(
+                    entries
+                        .0
+                        .iter()
+                        .filter_map(Value::as_str)
+                        .map(ToOwned::to_owned)
+                        .collect(),
+                ),
                 _ => Reply::Waiting(entries),
             })
         }

@@ -62,6 +62,16 @@ pub enum Query {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cursor: Option<String>,
     },
+    /// Files of a workspace by a part of their path, as an agent finds them, for a message to name (`@path`); needs the scope
+    /// `operate`, for an agent may be started to tell.
+    Files {
+        /// The agent.
+        agent: AgentName,
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// The part, as it was typed.
+        text: String,
+    },
     /// What the host's doctor finds.
     Doctor,
 }
@@ -70,7 +80,9 @@ impl Query {
     /// What a device must have been granted to ask it.
     pub fn scope(&self) -> Scope {
         match self {
-            Self::PutBlob { .. } | Self::Conversations { .. } => Scope::Operate,
+            Self::PutBlob { .. } | Self::Conversations { .. } | Self::Files { .. } => {
+                Scope::Operate
+            }
             _ => Scope::Read,
         }
     }
@@ -120,6 +132,13 @@ pub enum QueryResult {
         /// Where the next page begins, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next: Option<String>,
+    },
+    /// Files of a workspace.
+    Files {
+        /// Their paths within it, the best first, at most
+        /// [`LISTED_FILES`](pilothouse_domain::limits::LISTED_FILES). Any text may stand in a path but what a screen does not
+        /// show.
+        files: Vec<String>,
     },
     /// What the doctor found.
     Doctor(DoctorReport),

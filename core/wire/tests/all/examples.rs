@@ -334,6 +334,7 @@ pub(crate) fn of_device() -> Vec<(&'static str, DeviceMessage)> {
         ("query.workspaces", query(4, Query::Workspaces)),
         ("query.doctor", query(5, Query::Doctor)),
         ("query.conversations", query(7, conversations::asked())),
+        ("query.files", query(8, conversations::files_asked())),
         ("ping", DeviceMessage::Ping { nonce: u64::MAX }),
         (
             "bye",
@@ -506,6 +507,7 @@ pub(crate) fn of_host() -> Vec<(&'static str, HostMessage)> {
             ),
         ),
         ("result.conversations", result(7, conversations::page())),
+        ("result.files", result(8, conversations::files())),
         (
             "result.workspaces",
             result(

@@ -6,9 +6,9 @@ mod verbs;
 
 pub(crate) use rows::{Gone, Host, Item, Request, Standing, Thread, Threads};
 pub(crate) use verbs::{
-    Answered, Chosen, Commands, Compacted, Created, ErrorLine, Forked, Idle, Imported, Interrupted,
-    Joined, NativeSession, NativeSessions, QueueChanged, QueueLine, RequestGone, Reset, RolledBack,
-    Sent, Text, ThreadGone,
+    Answered, Chosen, Commands, Compacted, Created, ErrorLine, Files, Forked, Idle, Imported,
+    Interrupted, Joined, NativeSession, NativeSessions, QueueChanged, QueueLine, RequestGone,
+    Reset, RolledBack, Sent, Text, ThreadGone,
 };
 
 use serde::Serialize;

@@ -110,6 +110,14 @@ pub(crate) struct Commands {
     pub(crate) commands: Vec<OfferedCommand>,
 }
 
+/// `files`: files of a thread's workspace, the best first, by their paths in it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Files {
+    pub(crate) thread: ThreadId,
+    pub(crate) host: HostId,
+    pub(crate) files: Vec<String>,
+}
+
 /// `sent`
 #[derive(Debug, Serialize)]
 pub(crate) struct Sent {

@@ -190,6 +190,14 @@ fn examples() -> Vec<String> {
             },
         ),
         json::line(
+            "files",
+            json::Files {
+                thread: thread_id(),
+                host: host_id(),
+                files: vec!["src/parser.rs".to_owned()],
+            },
+        ),
+        json::line(
             "selection",
             json::Chosen {
                 thread: thread_id(),

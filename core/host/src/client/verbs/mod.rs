@@ -39,6 +39,7 @@ pub(crate) fn run(command: ClientCommand, output: &mut Output) -> Result<(), Fai
         ClientCommand::Compact(args) => operate::compact(&args, output),
         ClientCommand::Select(args) => select::select(&args, output),
         ClientCommand::Commands(args) => select::commands(&args, output),
+        ClientCommand::Files(args) => select::files(&args, output),
         ClientCommand::Send(args) => steer::send(&args, output),
         ClientCommand::Interrupt(args) => steer::interrupt(&args, output),
         ClientCommand::Queue(args) => steer::queue(&args, output),

@@ -1,7 +1,8 @@
-//! What a thread runs on: shown, and chosen anew.
+//! What a thread runs on: shown, and chosen anew; what a message to it can name.
 
+use super::attach::reach;
 use crate::client::{
-    args::{CommandsArgs, SelectArgs},
+    args::{CommandsArgs, FilesArgs, SelectArgs},
     device::Device,
     failure::{Code, Failure},
     json,
@@ -87,6 +88,29 @@ pub(super) fn commands(args: &CommandsArgs, output: &mut Output) -> Result<(), F
             thread,
             host,
             commands,
+        },
+    )?;
+    Ok(())
+}
+
+pub(super) fn files(args: &FilesArgs, output: &mut Output) -> Result<(), Failure> {
+    let mut device = Device::open(&args.device, Some(args.patience), None)?;
+    let until = device.confirm_by();
+    let row = device.pick_thread(&args.thread)?;
+    reach(&mut device, row.host, until);
+    let files = device.files(&row, &args.text)?;
+    if files.is_empty() {
+        output.say(Some(Tone::Dim), "No file of the workspace fits.")?;
+    }
+    for file in &files {
+        output.say(None, &show::safe(file))?;
+    }
+    output.object(
+        "files",
+        json::Files {
+            thread: row.summary.thread,
+            host: row.host,
+            files,
         },
     )?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Conversations that agents have by themselves.
+//! What agents tell of a workspace: conversations that they have by themselves, files.
 
 use pilothouse_domain::{ConversationKey, provider::NativeConversation};
 use pilothouse_wire::message::{Query, QueryResult};
@@ -20,5 +20,19 @@ pub(super) fn page() -> QueryResult {
             thread: None,
         }],
         next: Some("100".to_owned()),
+    }
+}
+
+pub(super) fn files_asked() -> Query {
+    Query::Files {
+        agent: "codex".into(),
+        workspace: "site".into(),
+        text: "pars".to_owned(),
+    }
+}
+
+pub(super) fn files() -> QueryResult {
+    QueryResult::Files {
+        files: vec!["src/parser.rs".to_owned(), "docs/Parsing.md".to_owned()],
     }
 }
