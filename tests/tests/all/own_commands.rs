@@ -129,7 +129,10 @@ fn files_are_found_by_opencode() {
 #[test]
 fn claude_code_finds_no_files_but_reads_one_that_a_message_names() {
     let world = Setup::new().claude().start();
-    write(&world.file("notes/plan.txt"), "the heron lands at noon [[id:heron]]\n");
+    write(
+        &world.file("notes/plan.txt"),
+        "the heron lands at noon [[id:heron]]\n",
+    );
     world.model.script("say", &json!([{"text": "Read."}]));
     let device = world.device("phone");
     let thread = device.new_thread("claude", Mode::Ask);
