@@ -242,10 +242,18 @@ impl Lane {
     /// As [`Between::next_life`].
     pub(crate) fn next_life(&mut self) {
         let reopened = self.between.next_life(&mut self.world, &mut self.device);
-        if reopened {
-            for &thread in &self.threads {
-                self.device.watch(thread);
-            }
+        self.watch_again(reopened);
+    }
+
+    /// As [`Between::becomes_mortal`].
+    pub(crate) fn becomes_mortal(&mut self) {
+        let reopened = self.between.becomes_mortal(&self.world, &mut self.device);
+        self.watch_again(reopened);
+    }
+
+    fn watch_again(&self, reopened: bool) {
+        for &thread in self.threads.iter().filter(|_| reopened) {
+            self.device.watch(thread);
         }
     }
 

@@ -2,8 +2,10 @@
 
 use crate::agent::Agent;
 use pilothouse_domain::{ThreadId, TurnItem, WorkspaceId};
+use pilothouse_engine::LinkState;
 use pilothouse_tests::{
-    CodexElsewhere, Device, Elsewhere, Here, LedgerDir, OpencodeElsewhere, World, process,
+    Cli, CodexElsewhere, Device, Elsewhere, Here, LedgerDir, OpencodeElsewhere, World,
+    process::{self, Process},
 };
 use serde::{Deserialize, Serialize};
 use std::process::Command;
@@ -65,7 +67,14 @@ impl Way {
 pub(crate) enum Between {
     Host,
     Near(Box<Here>),
-    Server(Box<Elsewhere>),
+    Server(Box<Alone>),
+}
+
+/// An agent's server with no daemon: the ledger is in the process that has the lease of the device's data directory.
+pub(crate) struct Alone {
+    server: Elsewhere,
+    /// The app, where it is a process that can be killed; otherwise the ledger is in this one.
+    app: Option<Process>,
 }
 
 impl Between {
@@ -89,7 +98,8 @@ impl Between {
                     _ => CodexElsewhere::start(world, agent.arguments()),
                 };
                 let device = Device::direct(&dir, "phone", server.agent(), server.secret());
-                (Self::Server(Box::new(server)), device)
+                let alone = Alone { server, app: None };
+                (Self::Server(Box::new(alone)), device)
             }
         }
     }
@@ -133,7 +143,7 @@ impl Between {
         match self {
             Self::Host => "the host was killed",
             Self::Near(_) => "the far host was killed",
-            Self::Server(_) => "the app was closed",
+            Self::Server(_) => "the app was killed",
         }
     }
 
@@ -152,7 +162,7 @@ impl Between {
     pub(crate) fn outliving(&self, world: &World) -> Vec<u32> {
         match self {
             Self::Host | Self::Near(_) => world.host.outliving(),
-            Self::Server(server) => vec![server.pid()],
+            Self::Server(alone) => vec![alone.server.pid()],
         }
     }
 
@@ -160,8 +170,8 @@ impl Between {
     pub(crate) fn kill_agent(&mut self, world: &World) -> Vec<u32> {
         let pids = self.processes(world);
         assert!(!pids.is_empty(), "the agent runs");
-        if let Self::Server(server) = self {
-            server.restart();
+        if let Self::Server(alone) = self {
+            alone.server.restart();
             return pids;
         }
         for pid in &pids {
@@ -172,10 +182,33 @@ impl Between {
         pids
     }
 
-    /// SIGKILL to the host, and another life of it; where there is none, another life of the device.
-    /// Says whether that was so.
-    pub(crate) fn next_life(&self, world: &mut World, device: &mut Device) -> bool {
-        if matches!(self, Self::Server(_)) {
+    /// Puts what stands between into a process that can be killed, where it is in none: a terminal that watches has the ledger
+    /// and the link from now on, and the device is a second window on the same data. Says whether the device was opened anew.
+    pub(crate) fn becomes_mortal(&mut self, world: &World, device: &mut Device) -> bool {
+        let Self::Server(alone) = self else {
+            return false;
+        };
+        device.close();
+        let data = device.dir();
+        let name = data.file_name().unwrap_or_default().to_string_lossy();
+        let app = Cli::new(world.dir(), &name).start(&world.host, &["watch"]);
+        app.json("its link", |line| {
+            line["type"] == "host" && line["link"] == "synchronised"
+        });
+        device.reopen_here();
+        device.links(&LinkState::HeldElsewhere);
+        alone.app = Some(app);
+        true
+    }
+
+    /// SIGKILL to the host, and another life of it; where there is none, to the app, and another one on the same data. Says
+    /// whether the device was opened anew.
+    pub(crate) fn next_life(&mut self, world: &mut World, device: &mut Device) -> bool {
+        if let Self::Server(alone) = self {
+            // The second window would take over from the first at once; nobody is to be there for a moment.
+            device.close();
+            let mut app = alone.app.take().expect("the app is a process of its own");
+            app.kill_9();
             device.reopen_here();
             device.synchronised();
             return true;

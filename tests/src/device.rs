@@ -217,9 +217,14 @@ impl Device {
 
     /// Waits until what is shown is what the host has.
     pub fn synchronised(&self) {
+        self.links(&LinkState::Synchronised);
+    }
+
+    /// Waits until the link to the host stands so.
+    pub fn links(&self, link: &LinkState) {
         self.wait("the host", |seen| {
             let host = seen.hosts.iter().find(|row| row.host == self.host)?;
-            (host.link == LinkState::Synchronised).then_some(())
+            (host.link == *link).then_some(())
         });
     }
 

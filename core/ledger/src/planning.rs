@@ -38,7 +38,9 @@ impl Work {
                 if current(state, *run, *attempt).is_none() {
                     return Ok(Plan::Gone);
                 }
-                self.send(reads, state, *message)?.map(Plan::Send)
+                let send = self.send(reads, state, *message)?;
+                self.hand_over(effect.id);
+                send.map(Plan::Send)
             }
             EffectKind::Steer {
                 run,

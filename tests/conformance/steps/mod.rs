@@ -152,6 +152,12 @@ pub(crate) const STORY: &[Step] = &[
         lives::agent_killed,
     ),
     step(
+        "host killed in text",
+        "go on after the host was killed while it spoke",
+        None,
+        lives::host_killed_in_text,
+    ),
+    step(
         "host killed",
         "go on after the host was killed while something was asked",
         None,

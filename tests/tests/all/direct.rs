@@ -3,7 +3,7 @@
 use crate::stories::{conversation, runs, says};
 use pilothouse_domain::{Mode, RequestStatus, request::AnswerDelivery};
 use pilothouse_engine::{DirectAgent, DirectError, DirectFamily, EndpointRefusal};
-use pilothouse_tests::{Cli, CodexElsewhere, Device, Proxy, World, device::ids, proxy::Way};
+use pilothouse_tests::{Cli, CodexElsewhere, Device, Proxy, World, device::ids, proxy::Way, until};
 use std::{
     net::TcpListener,
     path::Path,
@@ -176,6 +176,45 @@ fn a_terminal_that_drives_a_codex_is_killed_while_it_asks_and_the_next_one_answe
     let mark = world.model.mark("killed");
     assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
     assert_eq!(done(&["inbox"]).of_type("request").count(), 0);
+}
+
+#[test]
+fn words_given_while_a_codex_is_connected_with_again_reach_it_when_it_is() {
+    let mut world = World::start();
+    world.host.kill_9();
+    let server = CodexElsewhere::start(&world, &[]);
+    let network = Proxy::start(([127, 0, 0, 1], server.port()).into());
+    let agent = DirectAgent {
+        url: format!("ws://{}", network.address()),
+        ..server.agent().clone()
+    };
+    let phone = Device::direct(&world.dir().join("phone"), "phone", &agent, TOKEN);
+    world.model.script("first", &says("Hello."));
+    let thread = phone.new_thread_in("workspace", "codex", Mode::Ask);
+    phone.accepted(&phone.say(thread, "first [[script:first]] [[id:first]]"));
+    phone.completed(thread, 1);
+
+    // The app is opened again, and what codex says to it is on its way for a while.
+    network.hold(Way::Down);
+    let connections = network.connections();
+    let phone = phone.reopen();
+    phone.synchronised();
+    phone.watch(thread);
+    until("the app to connect", || {
+        let now = network.connections();
+        (now > connections).then_some(()).ok_or(now.to_string())
+    });
+    world.model.script("second", &says("Here I am."));
+    phone.accepted(&phone.say(thread, "second [[script:second]] [[id:second]]"));
+    network.resume();
+    phone.completed(thread, 2);
+    for name in ["first", "second"] {
+        let mark = world.model.mark(name);
+        assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
+    }
+    let said = conversation(&phone, thread);
+    assert_eq!(said.last().map(String::as_str), Some("Here I am."));
+    assert_eq!(said.len(), 4, "{said:?}");
 }
 
 /// The network changes under the connection: what the phone writes is taken by its own system and goes nowhere.

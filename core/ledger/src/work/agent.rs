@@ -240,6 +240,7 @@ impl Work {
     ) -> Result<(), StoreError> {
         self.load(tx, thread)?;
         tx.effect_done(effect.id, outcome)?;
+        self.handed.remove(&effect.id);
         let context = facts.map(|facts| self.context(thread, facts));
         let mut mint = self.mint(thread);
         let Some(cell) = self.cells.get(&thread) else {

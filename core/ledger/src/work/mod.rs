@@ -22,9 +22,9 @@ use crate::{
     writer::Job,
 };
 use pilothouse_domain::{
-    AgentName, BlobHash, Body, Cause, Effect, Epoch, Event, IdMint, Incarnation, ItemContent,
-    ItemId, LogPlace, LoggedEvent, Outcome, Policy, ProviderEvent, ProviderEventKind, ThreadId,
-    ThreadState, WorkspaceId,
+    AgentName, BlobHash, Body, Cause, Effect, EffectId, Epoch, Event, IdMint, Incarnation,
+    ItemContent, ItemId, LogPlace, LoggedEvent, Outcome, Policy, ProviderEvent, ProviderEventKind,
+    ThreadId, ThreadState, WorkspaceId,
     provider::OfferedModel,
     request::LostReason,
     row::{OpenItem, Snapshot},
@@ -34,7 +34,11 @@ use pilothouse_orchestrator::{
     Decision, Internal, apply, decide_internal, next_internal, project, summarise,
 };
 use pilothouse_store::{DeviceRow, LedgerReads, LedgerTx, StoreError};
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 /// Entries after which a thread's state is saved, so that opening it replays few.
 const SAVE_STATE_EVERY: u64 = 64;
@@ -59,6 +63,8 @@ pub(crate) struct Work {
     offered: BTreeMap<AgentName, Vec<OfferedModel>>,
     /// Agents' own conversations as they were listed in this life.
     pub(crate) listed: Listed,
+    /// Messages that are in the hands of an agent's adapter: their effects have begun in this life and have no outcome yet.
+    handed: BTreeSet<EffectId>,
     change: Change,
     signed_out: sign_in::SignedOut,
 }
@@ -165,9 +171,15 @@ impl Work {
             unrouted: BTreeMap::new(),
             offered: BTreeMap::new(),
             listed: Listed::default(),
+            handed: BTreeSet::new(),
             change: Change::default(),
             signed_out: sign_in::SignedOut::default(),
         }
+    }
+
+    /// Notes that a message is handed to an agent's adapter from here on.
+    pub(crate) fn hand_over(&mut self, effect: EffectId) {
+        self.handed.insert(effect);
     }
 
     /// Has an effect done that an earlier life may not have done.

@@ -8,7 +8,8 @@ use crate::{
     survivors::{Served, TakenUp},
 };
 use pilothouse_domain::{
-    Incarnation, MessageId, NativeId, ProviderEvent, ProviderEventKind, ThreadId,
+    AttemptId, EffectKind, Incarnation, MessageId, NativeId, ProviderEvent, ProviderEventKind,
+    ThreadId,
     binding::{BindingKey, BindingTarget},
     policy::Contract,
     provider_event::{NativePlace, Resolution},
@@ -103,8 +104,11 @@ impl Work {
         let waits = self
             .state(thread)
             .and_then(|state| state.active.as_ref()?.attempt.as_ref())
-            .is_some_and(|attempt| attempt.turn.is_none() && !attempt.status.is_terminal());
-        if waits {
+            .filter(|attempt| attempt.turn.is_none() && !attempt.status.is_terminal())
+            .map(|attempt| attempt.id);
+        if let Some(attempt) = waits
+            && !self.is_still_to_be_said(tx, attempt)?
+        {
             let detail = format!("{happened} before the agent had taken the message");
             return self.thread_lost(tx, thread, reason, &detail);
         }
@@ -112,6 +116,19 @@ impl Work {
             Some(pending) => self.close_answered(tx, thread, facts, pending),
             None => Ok(()),
         }
+    }
+
+    /// Whether the message of an attempt is yet to be handed to its agent: it was given while the process was taken up.
+    fn is_still_to_be_said(
+        &self,
+        reads: &LedgerReads,
+        attempt: AttemptId,
+    ) -> Result<bool, StoreError> {
+        let unfinished = reads.unfinished_effects()?;
+        Ok(unfinished.iter().any(|stored| {
+            matches!(stored.effect.kind, EffectKind::SendTurn { attempt: of, .. } if of == attempt)
+                && !self.handed.contains(&stored.effect.id)
+        }))
     }
 
     /// The native turn of the attempt that goes on: the one that is bound to it, or that its message began.
