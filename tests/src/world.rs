@@ -37,6 +37,7 @@ pub struct Setup {
     agents: Vec<Agent>,
     sandboxes: Vec<String>,
     recordings: Vec<(String, PathBuf)>,
+    host_toml: String,
     state: Option<PathBuf>,
     program: Option<PathBuf>,
 }
@@ -163,6 +164,12 @@ impl Setup {
         self
     }
 
+    /// More of host.toml; a `{dir}` in it is the world's directory.
+    pub fn host_toml(mut self, text: &str) -> Self {
+        self.host_toml.push_str(text);
+        self
+    }
+
     /// Where the host keeps its state.
     pub fn state(mut self, state: &Path) -> Self {
         self.state = Some(state.to_owned());
@@ -283,7 +290,8 @@ impl Setup {
                 env.join(", ")
             );
         }
-        out
+        let more = self.host_toml.replace("{dir}", &root.to_string_lossy());
+        out + "\n" + &more
     }
 }
 

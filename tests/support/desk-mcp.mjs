@@ -1,5 +1,7 @@
 // A small MCP server on stdio: `echo` answers, `ask` asks its person by a form, `link` by a link, `whoami` says what it was
-// called with and how long its token is. With `ends` it ends at once, with `hangs` it never says anything.
+// called with and how long its token is. With `ends` it ends at once, with `hangs` it never says anything. Once it has told of
+// its tools it makes the file DESK_SEEN, if one is named.
+import fs from 'node:fs';
 import readline from 'node:readline';
 
 const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
@@ -44,7 +46,11 @@ async function take(message) {
     const serverInfo = { name: 'desk', version: '1' };
     return send({ id, result: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo } });
   }
-  if (method === 'tools/list') return send({ id, result: { tools: TOOLS } });
+  if (method === 'tools/list') {
+    send({ id, result: { tools: TOOLS } });
+    if (process.env.DESK_SEEN) fs.writeFileSync(process.env.DESK_SEEN, 'seen');
+    return undefined;
+  }
   if (method === 'tools/call') return send({ id, result: { content: [{ type: 'text', text: await call(params) }] } });
   return send({ id, result: {} });
 }

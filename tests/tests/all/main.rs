@@ -22,6 +22,7 @@ mod direct;
 mod direct_opencode;
 mod disks;
 mod imports;
+mod mcp;
 mod opencode;
 mod own_commands;
 mod pi;
