@@ -1,7 +1,7 @@
 //! Real opencode by its own interface, end to end: host, device, TLS, and a process that outlives its host.
 
 use crate::stories::{confirmed, runs_bash, says};
-use pilothouse_domain::{Mode, RequestStatus, RunStatus, ThreadId};
+use pilothouse_domain::{Mode, Refusal, RequestStatus, RunStatus, ThreadId, refusal::ClosedAs};
 use pilothouse_engine::InboxRow;
 use pilothouse_tests::{Device, Setup, World, device::ids, process, until};
 use serde_json::json;
@@ -183,6 +183,13 @@ fn an_opencode_that_is_configured_otherwise_when_its_host_is_back_is_ended_and_a
     phone.status(thread, row.request, |status| {
         matches!(status, RequestStatus::Lost { .. }).then_some(())
     });
+    phone.synchronised();
+    let late = phone.refused(&phone.choose(&row, "once"));
+    let lost = |status| status == ClosedAs::Lost;
+    assert!(
+        matches!(late, Refusal::NotRespondable { status, .. } if lost(status)),
+        "{late}"
+    );
     assert_eq!(phone.ended(thread, 1).status, RunStatus::Interrupted);
     // Its conversation goes on in a process that is configured so.
     world.model.script("next", &says("Here I am."));

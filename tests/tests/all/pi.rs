@@ -3,7 +3,7 @@
 use crate::stories::{conversation, says};
 use pilothouse_domain::{
     CommandBody, Mode, Refusal, RequestStatus, RunStatus, ThreadId, policy::Sandbox,
-    request::RequestKind, thread::Selection,
+    refusal::ClosedAs, request::RequestKind, thread::Selection,
 };
 use pilothouse_engine::{RowContent, TicketOutcome};
 use pilothouse_tests::{Device, Setup, World};
@@ -115,6 +115,13 @@ fn a_command_is_asked_for_allowed_and_refused_with_words_and_the_conversation_su
     device.status(thread, row.request, |status| {
         matches!(status, RequestStatus::Lost { .. }).then_some(())
     });
+    device.synchronised();
+    let late = device.refused(&device.choose(&row, "allow"));
+    let lost = |status| status == ClosedAs::Lost;
+    assert!(
+        matches!(late, Refusal::NotRespondable { status, .. } if lost(status)),
+        "{late}"
+    );
     device.ended(thread, 3);
     say(&world, &device, thread, "on", &says("I go on."));
     device.completed(thread, 4);

@@ -4,6 +4,7 @@ use pilothouse_domain::{
     BlobHash, CapabilityFlag, Mode, Refusal, ThreadId,
     command::{CommandBody, DispatchMode},
     hash,
+    refusal::Fallback,
     thread::{Attachment, Delivery},
 };
 use pilothouse_engine::{RowContent, Ticket};
@@ -169,16 +170,34 @@ fn case_43_what_is_wrong_with_a_picture_is_said_at_its_message_and_nothing_is_se
         matches!(&refusal, Refusal::Invalid { field, .. } if field == "attachments"),
         "{refusal}"
     );
-    let text = Attachment {
-        media_type: "text/plain".to_owned(),
-        ..bring(&device, "notes.txt", b"words")
-    };
-    let Refusal::Unsupported { capability, .. } =
-        device.refused(&send(&device, thread, "", vec![text]))
-    else {
-        panic!("codex takes pictures only")
-    };
-    assert_eq!(capability, CapabilityFlag::FileInput);
+}
+
+#[test]
+fn files_that_are_no_pictures_are_refused_by_agents_that_take_none() {
+    let world = Setup::new().claude().pi(&[]).start();
+    world.model.script("say", &json!([{"text": "I see."}]));
+    let device = world.device("phone");
+    for agent in ["codex", "claude", "pi"] {
+        let thread = device.new_thread(agent, Mode::Ask);
+        let file = || Attachment {
+            media_type: "text/plain".to_owned(),
+            ..bring(&device, "notes.txt", b"words")
+        };
+        let is_refused = || {
+            let sent = send(&device, thread, "[[id:file]]", vec![file()]);
+            let expected = Refusal::Unsupported {
+                capability: CapabilityFlag::FileInput,
+                fallback: Some(Fallback::NameFile),
+            };
+            assert_eq!(device.refused(&sent), expected, "{agent}");
+        };
+        // By what is known of it before it ever ran, and by what its session says.
+        is_refused();
+        device.accepted(&send(&device, thread, "hello [[script:say]]", Vec::new()));
+        device.completed(thread, 1);
+        is_refused();
+    }
+    assert_eq!(world.model.mark("file").requests, 0);
 }
 
 #[test]

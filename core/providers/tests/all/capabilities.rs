@@ -1,14 +1,15 @@
 //! Every fact of the profiles: a `yes` names the recording or the test that shows it, a `no` is shown by no recording and
-//! refused in a typed way, and docs/capabilities.md says so in one table.
+//! names the test that holds how what it describes is refused, and docs/capabilities.md says so in one table. What is neither is
+//! unknown.
 
 use crate::{
-    capability_evidence::{NOTHING_TO_REFUSE, TESTED, TOLD, UNREAD},
+    capability_evidence::{TESTED, TOLD, UNREAD},
     every::Recording,
     replay::names_of,
     support::root,
 };
 use pilothouse_domain::{Capabilities, CapabilityFlag, CapabilityValue, ProviderEvent};
-use pilothouse_orchestrator::degrade;
+use pilothouse_orchestrator::degrade::{self, Degradation, Fallback};
 use pilothouse_providers::{claude, codex, opencode, pi};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -119,7 +120,6 @@ fn evidence(
     shown: &BTreeMap<CapabilityFlag, String>,
     tests: &str,
 ) -> Result<String, String> {
-    let told = TOLD.iter().any(|(of, _)| *of == flag);
     let test = TESTED
         .iter()
         .find(|(of, whose, _)| *of == flag && *whose == agent)
@@ -133,22 +133,28 @@ fn evidence(
         (CapabilityValue::Yes, _, Some(test)) => Err(format!("there is no test {test}")),
         (CapabilityValue::Yes, None, None) => Err("yes, and nothing shows it".to_owned()),
         (CapabilityValue::No, Some(recording), _) => Err(format!("no, and {recording} shows it")),
-        (CapabilityValue::No, None, _) if told => Ok("no: not in any recording".to_owned()),
-        (CapabilityValue::No, None, _) => {
-            let refused = degrade::TABLE.iter().any(|row| row.needs == flag);
-            if refused {
-                Ok("no: refused".to_owned())
-            } else if NOTHING_TO_REFUSE.contains(&flag) {
-                Ok("no".to_owned())
-            } else {
-                Err("no, and nothing refuses it".to_owned())
+        (CapabilityValue::No, None, Some(test)) if tests.contains(&format!("fn {test}(")) => {
+            let rows = || degrade::TABLE.iter().filter(|row| row.needs == flag);
+            let before = match rows().any(|row| row.fallback == Fallback::Refuse) {
+                true => "refused, ",
+                false => "",
+            };
+            Ok(format!("no: {before}`{test}`"))
+        }
+        (CapabilityValue::No, None, Some(test)) => Err(format!("there is no test {test}")),
+        (CapabilityValue::No, None, None) => {
+            let instead = |row: &&Degradation| matches!(row.fallback, Fallback::Instead(_));
+            let mut rows = degrade::TABLE.iter().filter(|row| row.needs == flag);
+            match rows.find(instead) {
+                Some(row) => Ok(format!("no: {:?} is done another way", row.feature)),
+                None => Err("no, and no test shows how it is refused".to_owned()),
             }
         }
     }
 }
 
 #[test]
-fn every_yes_is_shown_by_a_recording_or_a_test_and_every_no_is_refused_or_seen_nowhere() {
+fn every_yes_is_shown_by_a_recording_or_a_test_and_every_no_is_refused_by_one() {
     let (tests, product) = (tests(), product());
     let mut wrong = Vec::new();
     let mut rows: BTreeMap<CapabilityFlag, Vec<String>> = BTreeMap::new();
@@ -213,9 +219,10 @@ fn page(rows: &BTreeMap<CapabilityFlag, Vec<String>>, product: &[(String, String
 const INTRODUCTION: &str = "# Capabilities
 
 What the profiles say of the four agents with a family of their own, on the versions of `scripts/agents.lock`, and what shows
-it: a recording of `tests/recordings`, or a test that runs the real agent. `no: refused` is refused before anything is sent,
-with what to do instead (`core/orchestrator/src/degrade.rs`). A running agent's handshake overrides its profile. A flag that
-nothing reads describes the agent and changes nothing.
+it: a recording of `tests/recordings`, or a test. A `no` is one that a test shows to be refused, or answered, in a typed way:
+`refused` before anything is sent, with what to do instead (`core/orchestrator/src/degrade.rs`). What an agent was only never
+seen to do is `unknown`. A running agent's handshake overrides its profile. A flag that nothing reads describes the agent and
+changes nothing.
 
 Written by `UPDATE_CAPABILITIES=1 cargo test -p pilothouse-providers --test all capabilities`, which without it holds that the
 table is true.

@@ -171,8 +171,59 @@ pub(crate) const TOLD: &[(CapabilityFlag, Shows)] = &[
     }),
 ];
 
-/// Whose `yes` a test on the real agent shows: flag, agent, test.
+/// Whose `yes` or `no` a test shows, on the real agent where it can be driven to it: flag, agent, test. The test of a `no` holds
+/// that what the flag describes is refused, or answered, in a typed way.
 pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
+    (
+        FileInput,
+        "codex",
+        "files_that_are_no_pictures_are_refused_by_agents_that_take_none",
+    ),
+    (
+        FileInput,
+        "claude",
+        "files_that_are_no_pictures_are_refused_by_agents_that_take_none",
+    ),
+    (
+        FileInput,
+        "pi",
+        "files_that_are_no_pictures_are_refused_by_agents_that_take_none",
+    ),
+    (
+        DynamicToolCallbacks,
+        "codex",
+        "each_of_the_ten_requests_is_opened_or_answered_even_when_its_fields_are_missing",
+    ),
+    (
+        DynamicToolCallbacks,
+        "claude",
+        "each_control_request_that_claude_can_send_is_opened_or_answered",
+    ),
+    (
+        PendingRequestsSurviveRestart,
+        "codex",
+        "after_a_kill_9_of_the_host_every_device_shows_the_request_as_lost_and_the_next_message_works",
+    ),
+    (
+        PendingRequestsSurviveRestart,
+        "claude",
+        "a_conversation_goes_on_after_the_host_was_killed_and_what_was_asked_before_is_lost",
+    ),
+    (
+        PendingRequestsSurviveRestart,
+        "opencode",
+        "an_opencode_that_is_configured_otherwise_when_its_host_is_back_is_ended_and_another_goes_on",
+    ),
+    (
+        PendingRequestsSurviveRestart,
+        "pi",
+        "a_command_is_asked_for_allowed_and_refused_with_words_and_the_conversation_survives_the_host",
+    ),
+    (
+        ApprovalCallbacksAreLiveOnly,
+        "opencode",
+        "a_permission_asked_of_opencode_is_answered_after_the_host_was_killed_and_the_agent_goes_on",
+    ),
     (
         McpTools,
         "codex",
@@ -523,20 +574,6 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         "pi",
         "conversations_of_pi_are_listed_and_become_threads",
     ),
-];
-
-/// Flags whose `no` leaves nothing to refuse: nobody can ask for what they describe, or the accessor of the contract that
-/// would serve it gives nothing.
-pub(crate) const NOTHING_TO_REFUSE: &[CapabilityFlag] = &[
-    MultipleThreadsPerSession,
-    PendingRequestsSurviveRestart,
-    ReadThreadSnapshot,
-    ExposesNativeTurnId,
-    DynamicToolCallbacks,
-    ApprovalCallbacksAreLiveOnly,
-    ProviderCanRollbackConversation,
-    ProviderRollbackReturnsSnapshot,
-    ProviderCanReadConversationSnapshot,
 ];
 
 /// Flags that no line of the product reads yet. It only shrinks.
