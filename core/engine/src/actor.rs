@@ -334,9 +334,7 @@ impl Actor {
             }
             Message::Ask { host, query, reply } => match self.hosts.get_mut(&host) {
                 Some(link) => link.ask(query, reply),
-                None => reply(Err(QueryError::Offline {
-                    what: "it".to_owned(),
-                })),
+                None => reply(Err(self.not_asked())),
             },
             Message::Paired { row, reply } => {
                 let saved = self
@@ -350,8 +348,15 @@ impl Actor {
             Message::DirectChanged { host, reply } => {
                 // Other processes look again when the file has changed.
                 let now = self.shared.platform.now_ms().to_string();
+                let said = self.shared.direct.said(host);
                 let touched = self.store.transaction(
-                    |tx| tx.put_setting("direct_changed_ms", &now),
+                    |tx| {
+                        if let (Some(mut row), Some(said)) = (tx.host(host)?, said) {
+                            row.addresses = vec![said.agent.url];
+                            tx.put_host(&row)?;
+                        }
+                        tx.put_setting("direct_changed_ms", &now)
+                    },
                     Durability::Synced,
                 );
                 self.link_anew(host);
@@ -423,6 +428,17 @@ impl Actor {
             self.pump(host);
             self.ask_again(host, now);
         }
+    }
+
+    /// Why a host is not asked that has no link here.
+    fn not_asked(&self) -> QueryError {
+        let what = "it".to_owned();
+        if self.is_owner() {
+            return QueryError::Offline { what };
+        }
+        let holder = self.store.lease_holder();
+        let process = self.note("looking who has the links", holder).flatten();
+        QueryError::HeldElsewhere { what, process }
     }
 
     /// Another process has written: look at everything again.

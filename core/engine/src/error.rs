@@ -270,6 +270,18 @@ pub enum QueryError {
         /// What.
         what: String,
     },
+    /// It is not held here, and another process on this data directory has the connection to the host.
+    #[error(
+        "{what} is not held here, and another process on this data directory has the connection to the host{}; {}",
+        process.map(|process| format!(" (process {process})")).unwrap_or_default(),
+        self.next_step()
+    )]
+    HeldElsewhere {
+        /// What.
+        what: String,
+        /// Its process id, where the system says it.
+        process: Option<u32>,
+    },
     /// The host did not answer in time.
     #[error("the host did not answer within {seconds} s; {}", self.next_step())]
     Timeout {
@@ -312,7 +324,11 @@ impl QueryError {
     pub fn retryable(&self) -> bool {
         matches!(
             self,
-            Self::Offline { .. } | Self::Timeout { .. } | Self::Database { .. } | Self::Closed
+            Self::Offline { .. }
+                | Self::HeldElsewhere { .. }
+                | Self::Timeout { .. }
+                | Self::Database { .. }
+                | Self::Closed
         )
     }
 
@@ -322,6 +338,7 @@ impl QueryError {
             Self::UnknownHost { .. } => "pair with it first",
             Self::UnknownThread { .. } | Self::NotFound { .. } => "look at the list of threads",
             Self::Offline { .. } | Self::Timeout { .. } => "try again when the host is connected",
+            Self::HeldElsewhere { .. } => "end that process for the time of this, and try again",
             Self::Refused { refusal } => refusal.next_step(),
             Self::Answered { next_step, .. } => next_step,
             Self::Database { .. } => "try again; if it stays so, move the data directory away",

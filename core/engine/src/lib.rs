@@ -54,12 +54,12 @@ pub use api::{
     TicketOutcome,
 };
 pub use batch::{AppendText, Batch, ListBatch, ListOp, ThreadsBatch, TimelineBatch};
-pub use direct::{DIRECT_LIMITS, DirectAgent, DirectError, DirectFamily};
+pub use direct::{DIRECT_LIMITS, DirectAgent, DirectChange, DirectError, DirectFamily};
 pub use error::{CoreError, PairError, QueryError, SubmitError};
 pub use far::{FarHost, FarHostError};
 pub use pilothouse_domain::row::Standing;
 pub use pilothouse_orchestrator::{Affordances, Offer, Unavailable, masked};
-pub use pilothouse_providers::endpoint::EndpointRefusal;
+pub use pilothouse_providers::endpoint::{EndpointRefusal, Trust};
 pub use pilothouse_store::{ThreadFilter, ThreadPlace};
 pub use pilothouse_wire::identity::{DeviceKey, DeviceKeyError, P256PublicKey};
 pub use platform::SystemPlatform;

@@ -179,6 +179,78 @@ fn a_terminal_that_drives_a_codex_is_killed_while_it_asks_and_the_next_one_answe
 }
 
 #[test]
+fn a_codex_that_moved_is_reached_again_once_its_token_and_its_address_are_said_anew() {
+    let mut world = World::start();
+    world.host.kill_9();
+    let first = CodexElsewhere::start(&world, &[]);
+    let cli = Cli::new(world.dir(), "terminal");
+    let dir = world.workspace.display().to_string();
+    let add = |name: &str, url: &str| {
+        let verb = ["direct", "add", name, "--codex", url, "--dir", &dir];
+        cli.run_with(&world.host, &verb, "a token that it does not take\n")
+    };
+    let said = add("  box ", &format!(" {} ", first.url()));
+    assert_eq!(said.only("joined")["name"], "box", "{said:#?}");
+    for (name, url) in [
+        ("box", "ws://127.0.0.1:1"),
+        ("box ", "ws://127.0.0.1:1"),
+        ("other", &*first.url()),
+    ] {
+        let again = add(name, url);
+        assert_eq!(again.code, 1, "{again:#?}");
+        let words = again.only("error").to_string();
+        assert!(words.contains("already"), "{words}");
+    }
+    let done = |verb: &[&str], typed: &str| {
+        let said = cli.run_with(&world.host, verb, typed);
+        assert_eq!(said.code, 0, "{said:#?}");
+        said
+    };
+    let listed = done(&["direct", "list"], "");
+    assert_eq!(listed.only("host")["addresses"][0], first.url());
+
+    // Another process drives it, and hears of what is changed.
+    let mut watch = cli.start(&world.host, &["watch"]);
+    watch.json("the host", |line| {
+        line["type"] == "host" && line["link"] == "synchronised"
+    });
+    done(&["direct", "set", "box", "--token"], TOKEN);
+    let new = ["new", "--agent", "codex", "--workspace", "workspace", "T"];
+    let made = done(&new, "");
+    let thread = made.only("created")["thread"].as_str().unwrap().to_owned();
+    let until_idle = ["watch", &thread, "--until-idle", "--timeout", "60"];
+    for name in ["one", "two"] {
+        world.model.script(name, &says("Hello."));
+    }
+    done(&["send", &thread, "one [[script:one]] [[id:one]]"], "");
+    done(&until_idle, "");
+    assert_eq!(world.model.mark("one").requests, 1);
+
+    drop(first);
+    let second = CodexElsewhere::start(&world, &[]);
+    let set = ["direct", "set", "box", "--url", &second.url()];
+    done(&set, "");
+    let unsafe_one = ["direct", "set", "box", "--url", "ws://198.51.100.7:4500"];
+    let refused = cli.run(&world.host, &unsafe_one);
+    assert_eq!(refused.code, 1, "{refused:#?}");
+    done(&["send", &thread, "two [[script:two]] [[id:two]]"], "");
+    done(&until_idle, "");
+    let one = world.model.mark("one");
+    assert_eq!(
+        (
+            world.model.mark("two").requests,
+            one.requests,
+            one.most_in_one_request
+        ),
+        (1, 2, 1),
+        "the same conversation goes on"
+    );
+    let hosts = done(&["hosts"], "");
+    assert_eq!(hosts.only("host")["addresses"][0], second.url());
+    watch.kill_9();
+}
+
+#[test]
 fn words_given_while_a_codex_is_connected_with_again_reach_it_when_it_is() {
     let mut world = World::start();
     world.host.kill_9();

@@ -3,7 +3,7 @@
 
 use crate::stories::{conversation, import, listed, says};
 use pilothouse_domain::{ConversationKey, Mode, Refusal, RunStatus, event::HoldReason};
-use pilothouse_tests::{Cli, Setup, World, places};
+use pilothouse_tests::{Cli, Setup, World, picture::dot, places};
 use serde_json::json;
 use std::{
     fs,
@@ -11,6 +11,39 @@ use std::{
     process::{Command, Stdio},
     time::SystemTime,
 };
+
+/// A terminal that watches has the link: what has to be asked of the host beside it says who it is, and works once it has ended.
+#[test]
+fn a_verb_that_has_to_ask_the_host_beside_a_terminal_that_watches_says_which_process_has_the_link()
+{
+    let world = World::start();
+    let cli = Cli::paired(world.dir(), "terminal", &world.host);
+    let mut watch = cli.start(&world.host, &["watch"]);
+    watch.json("the host", |line| {
+        line["type"] == "host" && line["link"] == "synchronised"
+    });
+    let new = ["new", "--agent", "codex", "--workspace", "demo", "T"];
+    let made = cli.run(&world.host, &new);
+    let thread = made.only("created")["thread"].as_str().unwrap().to_owned();
+    let file = world.dir().join("cat.png");
+    std::fs::write(&file, dot(1, 2, 3)).unwrap();
+    let path = file.display().to_string();
+    let sessions = ["sessions", "--agent", "codex", "--workspace", "demo"];
+    let attach = ["send", &thread, "look", "--attach", &path];
+    for verb in [&sessions[..], &attach[..]] {
+        let said = cli.run(&world.host, verb);
+        assert_eq!(said.code, 4, "{said:#?}");
+        let words = said.only("error").to_string();
+        let holder = format!("(process {})", watch.id());
+        assert!(words.contains(&holder), "{words}");
+        assert!(!words.contains("not connected"), "{words}");
+    }
+    watch.kill_9();
+    for verb in [&sessions[..], &attach[..]] {
+        let said = cli.run(&world.host, verb);
+        assert_eq!(said.code, 0, "{said:#?}");
+    }
+}
 
 fn listed_and_imported(mut world: World, agent: &str, desk: Desk) {
     world.model.script("say", &json!([{"text": "Said."}]));

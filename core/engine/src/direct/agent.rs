@@ -50,14 +50,31 @@ pub struct DirectAgent {
     pub directories: Vec<String>,
 }
 
+/// What is said anew of an agent; what is `None` stays as it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DirectChange {
+    /// Where it listens, as [`DirectAgent::url`].
+    pub url: Option<String>,
+    /// Why what is said there is safe.
+    pub trust: Option<Trust>,
+}
+
 /// What is kept of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Said {
     #[serde(flatten)]
     pub(crate) agent: DirectAgent,
+    /// How often its secret was given anew: whoever drives it with the one before starts anew.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) secrets: u32,
     /// It was taken away; what was said there stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) removed: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Why an agent is not driven from here.
@@ -73,6 +90,14 @@ pub enum DirectError {
         field: &'static str,
         /// Why.
         problem: String,
+    },
+    /// An agent of this name is driven from here, or one at this address.
+    #[error("{what} is that of {name}, which is driven from this device already")]
+    Taken {
+        /// What.
+        what: &'static str,
+        /// By which.
+        name: String,
     },
     /// It could not be kept.
     #[error("it cannot be kept: {why}")]
@@ -111,7 +136,10 @@ impl DirectError {
             Self::Refused(_) => {
                 "use TLS, forward the port by SSH, or mark the address as one of your private network"
             }
-            Self::Invalid { .. } => "change that and add it again",
+            Self::Invalid { .. } => "change that and try again",
+            Self::Taken { .. } => {
+                "choose another name, or change the agent that is there (`pilothouse direct set`)"
+            }
             Self::NotKept { .. } => {
                 "check that the device's storage and its store of secrets can be used, then try again"
             }
@@ -123,6 +151,51 @@ impl DirectError {
 }
 
 impl DirectAgent {
+    /// It without the blanks around what was typed.
+    pub(crate) fn trimmed(&self) -> Self {
+        let trim = |text: &String| text.trim().to_owned();
+        Self {
+            name: trim(&self.name),
+            url: trim(&self.url),
+            directories: self.directories.iter().map(trim).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// It with what is said anew.
+    pub(crate) fn changed(&self, change: &DirectChange) -> Self {
+        let mut agent = self.clone();
+        if let Some(url) = &change.url {
+            agent.url.clone_from(url);
+        }
+        if let Some(trust) = &change.trust {
+            (agent.pin, agent.private_network) = match trust {
+                Trust::Usual => (None, false),
+                Trust::Pinned(pin) => (Some(*pin), false),
+                Trust::PrivateNetwork => (None, true),
+            };
+        }
+        agent.trimmed()
+    }
+
+    /// That no other agent has its name or its address.
+    pub(crate) fn is_apart_from<'a>(
+        &self,
+        mut others: impl Iterator<Item = &'a Self>,
+    ) -> Result<(), DirectError> {
+        let same = |other: &&Self| other.name == self.name || other.url == self.url;
+        match others.find(same) {
+            Some(other) => Err(DirectError::Taken {
+                what: match other.name == self.name {
+                    true => "its name",
+                    false => "its address",
+                },
+                name: other.name.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Its address, if something may be said to it.
     pub(crate) fn endpoint(&self) -> Result<Endpoint, EndpointRefusal> {
         let trust = match (self.pin, self.private_network) {
@@ -140,7 +213,7 @@ impl DirectAgent {
                 problem: problem.to_owned(),
             })
         };
-        let name = self.name.trim();
+        let name = &self.name;
         if name.is_empty()
             || name.chars().count() > NAME_CHARS
             || name.chars().any(char::is_control)

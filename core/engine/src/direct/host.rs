@@ -271,7 +271,7 @@ impl DirectDialer {
     }
 
     /// Opens the ledger. The agent itself is reached when it is first needed, or when something goes on with it.
-    async fn open(&self, Said { agent, removed }: Said) -> Result<Arc<Served>, String> {
+    async fn open(&self, Said { agent, removed, .. }: Said) -> Result<Arc<Served>, String> {
         let adapter = match removed {
             true => None,
             false => Some(self.adapter(&agent).await?),

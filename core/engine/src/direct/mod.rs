@@ -12,7 +12,7 @@ mod agent;
 mod host;
 
 pub(crate) use agent::Said;
-pub use agent::{DirectAgent, DirectError, DirectFamily};
+pub use agent::{DirectAgent, DirectChange, DirectError, DirectFamily};
 pub(crate) use host::{DirectDialer, DirectHosts};
 
 use crate::{actor::Message, core::Core};
@@ -31,22 +31,28 @@ pub(crate) fn own_device(host: HostId) -> DeviceId {
 impl Core {
     /// Drives an agent's server from this device, with no daemon: see [`DIRECT_LIMITS`]. It is shown like a host; its id is
     /// given. Nothing is sent before its address was found safe, and nothing is waited for: whether the agent is there shows.
-    /// May wait for the platform's store of secrets.
+    /// Blanks around what was typed, and line breaks behind the secret, are no part of it. May wait for the platform's store of
+    /// secrets.
     ///
     /// # Errors
-    /// [`DirectError`]: the address is refused, a directory is no absolute path, or something cannot be kept.
+    /// [`DirectError`]: the address is refused, a directory is no absolute path, an agent of that name or at that address is driven
+    /// from here already, or something cannot be kept.
     pub fn add_direct(&self, agent: &DirectAgent, secret: &str) -> Result<HostId, DirectError> {
+        let agent = &agent.trimmed();
         agent.endpoint()?;
         agent.check()?;
         let shared = self.shared();
+        let known = shared.direct.agents();
+        agent.is_apart_from(known.iter().map(|(_, other)| other))?;
         let host = HostId::from_bytes(shared.random());
         let kept = |error: String| DirectError::NotKept { why: error };
         shared
             .platform
-            .keep_secret(&secret_name(host), secret)
+            .keep_secret(&secret_name(host), line(secret))
             .map_err(|error| kept(error.to_string()))?;
         let said = Said {
             agent: agent.clone(),
+            secrets: 0,
             removed: false,
         };
         let put = shared.direct.put(host, &said);
@@ -79,6 +85,59 @@ impl Core {
         self.shared().direct.agents()
     }
 
+    /// Says something of an agent anew, its secret too where one is given: its threads stay, and it is connected with again so.
+    /// May wait for the platform's store of secrets.
+    ///
+    /// # Errors
+    /// [`DirectError`]: no such agent, or the address is refused or another agent's, and nothing is changed; or something cannot
+    /// be kept.
+    pub fn change_direct(
+        &self,
+        host: HostId,
+        change: &DirectChange,
+        secret: Option<&str>,
+    ) -> Result<(), DirectError> {
+        let shared = self.shared();
+        let known = shared.direct.said(host).filter(|said| !said.removed);
+        let said = known.ok_or(DirectError::Unknown { host })?;
+        let agent = said.agent.changed(change);
+        agent.endpoint()?;
+        let known = shared.direct.agents();
+        let others = known.iter().filter(|(other, _)| *other != host);
+        agent.is_apart_from(others.map(|(_, other)| other))?;
+        if let Some(secret) = secret {
+            let kept = shared
+                .platform
+                .keep_secret(&secret_name(host), line(secret));
+            kept.map_err(|error| DirectError::NotKept {
+                why: error.to_string(),
+            })?;
+        }
+        let said = Said {
+            agent,
+            secrets: said.secrets.wrapping_add(secret.is_some().into()),
+            removed: false,
+        };
+        self.put_direct(host, &said)
+    }
+
+    /// Keeps what is said of an agent, and has whoever drives it take it in.
+    fn put_direct(&self, host: HostId, said: &Said) -> Result<(), DirectError> {
+        let kept = |why: String| DirectError::NotKept { why };
+        let shared = self.shared();
+        let put = shared.direct.put(host, said);
+        put.map_err(|error| kept(error.to_string()))?;
+        let (reply, answer) = mpsc::channel();
+        shared
+            .actor
+            .send(Message::DirectChanged { host, reply })
+            .map_err(|_| DirectError::Closed)?;
+        answer
+            .recv()
+            .map_err(|_| DirectError::Closed)?
+            .map_err(kept)
+    }
+
     /// Takes an agent away, and its secret with it. Its threads can still be read; nothing is sent to the agent any more, and
     /// what goes on there goes on. May wait for the platform's store of secrets.
     ///
@@ -91,23 +150,17 @@ impl Core {
             removed: true,
             ..known.ok_or(DirectError::Unknown { host })?
         };
-        let kept = |why: String| DirectError::NotKept { why };
-        let put = shared.direct.put(host, &said);
-        put.map_err(|error| kept(error.to_string()))?;
+        self.put_direct(host, &said)?;
         let forgotten = shared.platform.forget_secret(&secret_name(host));
-        let (reply, answer) = mpsc::channel();
-        shared
-            .actor
-            .send(Message::DirectChanged { host, reply })
-            .map_err(|_| DirectError::Closed)?;
-        answer
-            .recv()
-            .map_err(|_| DirectError::Closed)?
-            .map_err(kept)?;
         forgotten.map_err(|error| DirectError::SecretKept {
             why: error.to_string(),
         })
     }
+}
+
+/// A secret without the line break that it was read or copied with.
+fn line(secret: &str) -> &str {
+    secret.trim_end_matches(['\r', '\n'])
 }
 
 /// Under what the platform keeps the secret of an agent.

@@ -2,7 +2,9 @@
 
 mod direct;
 
-pub(crate) use direct::{DirectAddArgs, DirectCommand, DirectListArgs, DirectRemoveArgs};
+pub(crate) use direct::{
+    DirectAddArgs, DirectCommand, DirectListArgs, DirectRemoveArgs, DirectSetArgs,
+};
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -563,6 +565,7 @@ impl ClientCommand {
         match self {
             Self::Join(args) => &args.device,
             Self::Direct(DirectCommand::Add(args)) => &args.device,
+            Self::Direct(DirectCommand::Set(args)) => &args.device,
             Self::Direct(DirectCommand::List(args)) => &args.device,
             Self::Direct(DirectCommand::Remove(args)) => &args.device,
             Self::Hosts(args) => &args.device,

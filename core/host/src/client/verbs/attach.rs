@@ -10,8 +10,11 @@ use pilothouse_engine::{LinkState, Scope};
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
+
+/// How long another process' verb is waited for.
+const OTHERS: Duration = Duration::from_secs(3);
 
 /// A file as it was read here.
 pub(super) struct File {
@@ -70,16 +73,25 @@ fn media_type(path: &Path, bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Waits for the host to be connected. If it does not come, asking it says so.
+/// Waits for the host to be connected, for another process that has the connection only so long as a verb of it may take. If it
+/// does not come, asking it says so.
 pub(super) fn reach(device: &mut Device, host: HostId, until: Instant) {
     if device.seen.hosts.is_none() {
         device.observe(Scope::Hosts);
     }
-    let _connected = device.wait(Some(until), |device| {
+    let link = |device: &Device| {
         let mut hosts = device.seen.hosts.as_ref()?.iter();
-        let is_there = hosts.any(|row| row.host == host && row.link == LinkState::Synchronised);
-        is_there.then_some(())
-    });
+        hosts
+            .find(|row| row.host == host)
+            .map(|row| row.link.clone())
+    };
+    let is_there =
+        |device: &mut Device| (link(device) == Some(LinkState::Synchronised)).then_some(());
+    let soon = until.min(Instant::now() + OTHERS);
+    let _connected = device.wait(Some(soon), is_there);
+    if link(device) != Some(LinkState::HeldElsewhere) {
+        let _connected = device.wait(Some(until), is_there);
+    }
 }
 
 /// Brings them to the host, which has to be connected for that.

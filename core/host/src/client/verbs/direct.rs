@@ -2,7 +2,7 @@
 
 use super::typed;
 use crate::client::{
-    args::{DirectAddArgs, DirectListArgs, DirectRemoveArgs},
+    args::{DirectAddArgs, DirectListArgs, DirectRemoveArgs, DirectSetArgs},
     device::Device,
     failure::{Code, Failure},
     json,
@@ -11,11 +11,11 @@ use crate::client::{
     show,
     style::Tone,
 };
-use pilothouse_engine::{DIRECT_LIMITS, DirectAgent, DirectFamily, HostRow};
+use pilothouse_domain::ContentHash;
+use pilothouse_engine::{DIRECT_LIMITS, DirectAgent, DirectChange, DirectFamily, HostRow, Trust};
 
 pub(super) fn add(args: &DirectAddArgs, output: &mut Output) -> Result<(), Failure> {
-    let pin = args.pin.as_deref().map(str::parse).transpose();
-    let pin = pin.map_err(|error| Failure::new(Code::Usage, format!("--pin: {error}")))?;
+    let pin = pinned(args.pin.as_deref())?;
     let (family, url) = match (&args.server.codex, &args.server.opencode) {
         (Some(url), _) => (DirectFamily::Codex, url),
         (None, Some(url)) => (DirectFamily::Opencode, url),
@@ -32,7 +32,7 @@ pub(super) fn add(args: &DirectAddArgs, output: &mut Output) -> Result<(), Failu
         directories: args.directories.clone(),
     };
     let host = device.add_direct(&agent, &token)?;
-    let name = args.name.clone();
+    let name = agent.name.trim().to_owned();
     output.object(
         "joined",
         json::Joined {
@@ -45,6 +45,29 @@ pub(super) fn add(args: &DirectAddArgs, output: &mut Output) -> Result<(), Failu
         &format!("{} ({host}) is driven from this device.", show::safe(&name)),
     )?;
     output.say(None, &format!("Know: {DIRECT_LIMITS}."))?;
+    Ok(())
+}
+
+pub(super) fn set(args: &DirectSetArgs, output: &mut Output) -> Result<(), Failure> {
+    let said = &args.change;
+    let trust = match pinned(said.pin.as_deref())? {
+        Some(pin) => Some(Trust::Pinned(pin)),
+        None if said.private_network => Some(Trust::PrivateNetwork),
+        None => said.public_authorities.then_some(Trust::Usual),
+    };
+    let change = DirectChange {
+        url: said.url.clone(),
+        trust,
+    };
+    let token = said.token.then(|| typed("-", "the token or password"));
+    let token = token.transpose()?;
+    let mut device = Device::open(&args.device, None, None)?;
+    let row = named(&mut device, &args.agent)?;
+    device.change_direct(row.host, &change, token.as_deref())?;
+    let (host, name) = (row.host, row.name);
+    let said = format!("{} ({host}) is driven so from now on.", show::safe(&name));
+    output.object("changed", json::Joined { host, name })?;
+    output.say(Some(Tone::Good), &said)?;
     Ok(())
 }
 
@@ -66,16 +89,7 @@ pub(super) fn list(args: &DirectListArgs, output: &mut Output) -> Result<(), Fai
 
 pub(super) fn remove(args: &DirectRemoveArgs, output: &mut Output) -> Result<(), Failure> {
     let mut device = Device::open(&args.device, None, None)?;
-    let rows = driven(&mut device);
-    let row = pick(
-        "agent",
-        &args.agent,
-        &rows,
-        |row| row.host.to_string(),
-        |row| Some(row.name.clone()),
-        |row| row.name.clone(),
-        "`pilothouse direct list`",
-    )?;
+    let row = named(&mut device, &args.agent)?;
     device.remove_direct(row.host)?;
     let (host, name) = (row.host, row.name.clone());
     let said = format!(
@@ -89,6 +103,26 @@ pub(super) fn remove(args: &DirectRemoveArgs, output: &mut Output) -> Result<(),
         "Its threads can still be read; what goes on with the agent itself goes on.",
     )?;
     Ok(())
+}
+
+fn pinned(text: Option<&str>) -> Result<Option<ContentHash>, Failure> {
+    let pin = text.map(|text| text.trim().parse()).transpose();
+    pin.map_err(|error| Failure::new(Code::Usage, format!("--pin: {error}")))
+}
+
+/// The one that a person means.
+fn named(device: &mut Device, agent: &str) -> Result<HostRow, Failure> {
+    let rows = driven(device);
+    let row = pick(
+        "agent",
+        agent,
+        &rows,
+        |row| row.host.to_string(),
+        |row| Some(row.name.clone()),
+        |row| row.name.clone(),
+        "`pilothouse direct list`",
+    );
+    row.cloned()
 }
 
 /// Those that were not taken away.

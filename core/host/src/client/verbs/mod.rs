@@ -26,6 +26,7 @@ pub(crate) fn run(command: ClientCommand, output: &mut Output) -> Result<(), Fai
     match command {
         ClientCommand::Join(args) => lists::join(&args, output),
         ClientCommand::Direct(DirectCommand::Add(args)) => direct::add(&args, output),
+        ClientCommand::Direct(DirectCommand::Set(args)) => direct::set(&args, output),
         ClientCommand::Direct(DirectCommand::List(args)) => direct::list(&args, output),
         ClientCommand::Direct(DirectCommand::Remove(args)) => direct::remove(&args, output),
         ClientCommand::Hosts(args) => lists::hosts(&args, output),
