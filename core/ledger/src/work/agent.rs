@@ -31,15 +31,14 @@ impl Work {
         let Some(home) = event.place.home() else {
             return match &event.kind {
                 // The first one is told to each thread by the effect runner, as it is on the thread's model; so are later ones.
-                ProviderEventKind::SessionReady { version, .. } => {
+                kind @ (ProviderEventKind::SessionReady { .. }
+                | ProviderEventKind::AbilitiesChanged) => {
+                    let version = match kind {
+                        ProviderEventKind::SessionReady { version, .. } => Some(version),
+                        _ => None,
+                    };
                     for thread in self.served_by(facts.incarnation) {
-                        self.may_have_changed(thread, true, Some(version.clone()));
-                    }
-                    Ok(())
-                }
-                ProviderEventKind::AbilitiesChanged => {
-                    for thread in self.served_by(facts.incarnation) {
-                        self.may_have_changed(thread, true, None);
+                        self.may_have_changed(thread, true, version.cloned());
                     }
                     Ok(())
                 }
