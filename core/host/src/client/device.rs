@@ -1,5 +1,7 @@
 //! The core of one verb's life: opened on the data directory, its views gathered, its commands confirmed.
 
+mod direct;
+
 use super::{
     args::{DeviceArgs, PatienceArgs},
     failure::{Code, Failure},
@@ -12,10 +14,10 @@ use pilothouse_domain::{
     provider::{NativeConversation, OfferedCommand, OfferedModel},
 };
 use pilothouse_engine::{
-    Batch, Core, CoreConfig, DirectAgent, DirectChange, DirectError, HostRow, InboxRow, LinkState,
-    NewCommand, Observation, Page, Platform as _, Query, QueryError, RequestPage, Scope,
-    SystemPlatform, ThreadCounts, ThreadFilter, ThreadHeader, ThreadPage, ThreadPlace, ThreadRow,
-    Ticket, TicketOutcome, TimelineRow,
+    Batch, Core, CoreConfig, HostRow, InboxRow, LinkState, NewCommand, Observation, Page,
+    Platform as _, Query, QueryError, RequestPage, Scope, SystemPlatform, ThreadCounts,
+    ThreadFilter, ThreadHeader, ThreadPage, ThreadPlace, ThreadRow, Ticket, TicketOutcome,
+    TimelineRow,
 };
 use std::{
     env,
@@ -532,32 +534,6 @@ impl Device {
         self.core.query(query)
     }
 
-    /// Drives an agent's server from this device.
-    pub(crate) fn add_direct(&self, agent: &DirectAgent, token: &str) -> Result<HostId, Failure> {
-        self.core
-            .add_direct(agent, token)
-            .map_err(|error| direct_failure("adding it", &error))
-    }
-
-    /// Says something of an agent anew that is driven from this device.
-    pub(crate) fn change_direct(
-        &self,
-        host: HostId,
-        change: &DirectChange,
-        token: Option<&str>,
-    ) -> Result<(), Failure> {
-        self.core
-            .change_direct(host, change, token)
-            .map_err(|error| direct_failure("changing it", &error))
-    }
-
-    /// Takes an agent away that is driven from this device.
-    pub(crate) fn remove_direct(&self, host: HostId) -> Result<(), Failure> {
-        self.core
-            .remove_direct(host)
-            .map_err(|error| direct_failure("removing it", &error))
-    }
-
     /// Pairs with the host that the code names.
     pub(crate) fn pair(&mut self, code: &str, until: Instant) -> Result<HostId, Failure> {
         let core = self.core.clone();
@@ -594,10 +570,6 @@ fn is_settled(link: &LinkState) -> bool {
         LinkState::Unreachable { reason, .. } => !reason.is_empty(),
         LinkState::Reachable | LinkState::Authenticated => false,
     }
-}
-
-fn direct_failure(doing: &str, error: &DirectError) -> Failure {
-    Failure::new(Code::Error, format!("{doing}: {error}")).next(error.next_step())
 }
 
 pub(crate) fn no_host() -> Failure {

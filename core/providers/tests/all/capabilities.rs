@@ -3,7 +3,8 @@
 //! unknown.
 
 use crate::{
-    capability_evidence::{TESTED, TOLD, UNREAD},
+    capability_evidence::{TOLD, UNREAD},
+    capability_tests::TESTED,
     every::Recording,
     replay::names_of,
     support::root,

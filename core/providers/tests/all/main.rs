@@ -17,6 +17,7 @@ mod acp_updates;
 mod asked_of_us;
 mod capabilities;
 mod capability_evidence;
+mod capability_tests;
 mod claude_asking;
 mod claude_hostile;
 mod claude_labels;
