@@ -1,5 +1,7 @@
 package dev.pilothouse.android
 
+import dev.pilothouse.android.ui.DirectForm
+import dev.pilothouse.android.ui.DirectItem
 import dev.pilothouse.android.ui.Effect
 import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
@@ -46,6 +48,24 @@ interface CoreGateway {
      * @throws CoreUnavailable where it did not come about
      */
     suspend fun pair(code: String): String
+
+    /**
+     * The agents that this phone drives itself.
+     * @throws CoreUnavailable where they cannot be read
+     */
+    suspend fun directAgents(): List<DirectItem>
+
+    /**
+     * Drives another one; its token is kept sealed. Waits for no network: whether the agent is there shows later.
+     * @throws CoreUnavailable where its address is refused, or it cannot be kept
+     */
+    suspend fun addDirect(form: DirectForm)
+
+    /**
+     * Takes one away, and its token with it.
+     * @throws CoreUnavailable where its token could not be forgotten
+     */
+    suspend fun removeDirect(host: String)
 }
 
 /** The core does not open, was closed, or could not do what was asked; [message] says to a person why and what to do. */

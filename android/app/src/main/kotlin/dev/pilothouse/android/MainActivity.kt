@@ -13,6 +13,8 @@ import androidx.activity.result.contract.ActivityResultContracts
 import androidx.compose.runtime.LaunchedEffect
 import androidx.compose.runtime.getValue
 import androidx.lifecycle.compose.collectAsStateWithLifecycle
+import dev.pilothouse.android.ui.DirectEvent
+import dev.pilothouse.android.ui.DirectScreen
 import dev.pilothouse.android.ui.InboxEvent
 import dev.pilothouse.android.ui.InboxScreen
 import dev.pilothouse.android.ui.PairEvent
@@ -21,6 +23,7 @@ import dev.pilothouse.android.ui.PairScreen
 class MainActivity : ComponentActivity() {
     private val approvals get() = pilothouse.approvals
     private val pairing get() = pilothouse.pairing
+    private val direct get() = pilothouse.direct
     private val askForNotifications = registerForActivityResult(ActivityResultContracts.RequestPermission()) {}
 
     override fun onCreate(savedInstanceState: Bundle?) {
@@ -31,13 +34,17 @@ class MainActivity : ComponentActivity() {
             val state by approvals.state.collectAsStateWithLifecycle()
             val signIns by pilothouse.signIns.state.collectAsStateWithLifecycle()
             val shownPairing by pairing.state.collectAsStateWithLifecycle()
+            val shownDirect by direct.state.collectAsStateWithLifecycle()
             BackHandler(state.reviewing != null) { approvals.onEvent(InboxEvent.CloseReview) }
             BackHandler(shownPairing != null) { pairing.onEvent(PairEvent.Close) }
+            BackHandler(shownDirect != null) { direct.onEvent(DirectEvent.Close) }
             // Asked when there is something to be told about, not at the first start.
             if (state.requests.isNotEmpty() || signIns.isNotEmpty()) LaunchedEffect(Unit) { askOnce() }
-            when (val shown = shownPairing) {
-                null -> InboxScreen(state.copy(signIns = signIns), ::onEvent)
-                else -> PairScreen(shown, pairing::onEvent)
+            val (nowPairing, nowDirect) = shownPairing to shownDirect
+            when {
+                nowPairing != null -> PairScreen(nowPairing) { onEvent(it) }
+                nowDirect != null -> DirectScreen(nowDirect, direct::onEvent)
+                else -> InboxScreen(state.copy(signIns = signIns)) { onEvent(it) }
             }
         }
     }
@@ -69,6 +76,11 @@ class MainActivity : ComponentActivity() {
             is InboxEvent.TryAgain -> pilothouse.signIns.tryAgain(event.key)
             else -> approvals.onEvent(event)
         }
+    }
+
+    private fun onEvent(event: PairEvent) {
+        pairing.onEvent(event)
+        if (event == PairEvent.Direct) direct.open()
     }
 
     private fun askOnce() {

@@ -23,7 +23,7 @@ class Pairing(private val core: CoreGateway, private val scope: CoroutineScope) 
         val state = now.value ?: return
         when (event) {
             is PairEvent.Edit -> if (!state.busy) now.value = PairState(event.code)
-            PairEvent.Close -> now.value = null
+            PairEvent.Close, PairEvent.Direct -> now.value = null
             PairEvent.Confirm -> if (state.canPair && now.compareAndSet(state, state.copy(busy = true, problem = null))) pair(state.code.trim())
         }
     }

@@ -31,6 +31,8 @@ open class PilothouseApp : Application(), Configuration.Provider {
 
     open val deviceKey: DeviceKey by lazy { KeystoreKey(this) }
 
+    open val sealingKey: SealingKey by lazy { KeystoreSealingKey() }
+
     /** Milliseconds since the epoch, now and then. */
     open val clock: Flow<Long> = flow {
         while (true) {
@@ -46,6 +48,7 @@ open class PilothouseApp : Application(), Configuration.Provider {
     private val signInNotifications by lazy { SignInNotifications(this) }
     val signIns by lazy { SignIns(core, signInNotifications, scope) }
     val pairing by lazy { Pairing(core, scope) }
+    val direct by lazy { DirectAgents(core, scope) }
     open val approvals by lazy { Approvals(core, notifications, ResourceWords(this), scope, clock) { DeliverWorker.schedule(this, it) } }
 
     override val workManagerConfiguration: Configuration
@@ -78,7 +81,7 @@ open class PilothouseApp : Application(), Configuration.Provider {
     /** Where nothing is backed up from: a copy of the outbox on another phone would answer in this one's name. */
     protected open suspend fun openCore(): Pilothouse {
         val config = CoreConfig(noBackupFilesDir.resolve("core").path, "${Build.MANUFACTURER} ${Build.MODEL}".take(80), "android")
-        return Pilothouse.open(config, AndroidPlatform(deviceKey))
+        return Pilothouse.open(config, AndroidPlatform(deviceKey), SealedSecrets(noBackupFilesDir.resolve("secrets"), sealingKey))
     }
 
     private companion object {

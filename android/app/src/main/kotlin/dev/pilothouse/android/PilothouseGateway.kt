@@ -4,6 +4,8 @@ import android.content.Context
 import dev.pilothouse.Pilothouse
 import dev.pilothouse.PilothouseException
 import dev.pilothouse.android.ui.AnswerOption
+import dev.pilothouse.android.ui.DirectForm
+import dev.pilothouse.android.ui.DirectItem
 import dev.pilothouse.android.ui.Progress
 import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
@@ -119,10 +121,21 @@ class PilothouseGateway(private val context: Context, private val opening: Defer
         environment.value = Environment(foreground, Network.UNKNOWN, visibleRequest?.request)
     }
 
-    override suspend fun pair(code: String): String = try {
-        val core = opened()
+    override suspend fun pair(code: String): String = asked { core ->
         val id = core.pair(code)
         core.hosts().first { rows -> rows.any { it.host == id } }.first { it.host == id }.name
+    }
+
+    override suspend fun directAgents(): List<DirectItem> = asked { core -> core.directAgents().map { it.toItem() } }
+
+    override suspend fun addDirect(form: DirectForm) {
+        asked { it.addDirect(form.toAgent(), form.token.trim()) }
+    }
+
+    override suspend fun removeDirect(host: String) = asked { it.removeDirect(host) }
+
+    private suspend fun <T> asked(use: suspend (Pilothouse) -> T): T = try {
+        use(opened())
     } catch (e: PilothouseException) {
         throw CoreUnavailable(e.inWords, e)
     }

@@ -20,6 +20,7 @@ import java.util.concurrent.TimeUnit
 /** The app with its real core; a key in memory and WorkManager's test scheduler stand for the phone. */
 class EndToEndApp : PilothouseApp() {
     override val deviceKey: DeviceKey by lazy { SoftwareKey() }
+    override val sealingKey: SealingKey by lazy { SoftwareSealingKey() }
     private val opened = LinkedBlockingQueue<Pilothouse>()
     private val running = mutableListOf<Pilothouse>()
     private var laterScope: CoroutineScope? = null

@@ -17,6 +17,10 @@ import androidx.test.core.app.ActivityScenario
 import androidx.test.core.app.ApplicationProvider
 import androidx.work.WorkManager
 import androidx.work.testing.WorkManagerTestInitHelper
+import dev.pilothouse.android.ui.DirectForm
+import dev.pilothouse.android.ui.DirectItem
+import dev.pilothouse.android.ui.DirectKind
+import dev.pilothouse.android.ui.DirectTrust
 import dev.pilothouse.android.ui.Effect
 import dev.pilothouse.android.ui.PairEvent
 import dev.pilothouse.android.ui.Progress
@@ -76,6 +80,24 @@ class EndToEndTest {
         until("the file") { file.exists() && file.readText() == "$nonce\n" }
         assertEquals(RunStatus.COMPLETED, end())
         world.reached("story", 2)
+    }
+
+    @Test fun an_agent_without_a_host_is_added_listed_and_taken_away_with_its_token() {
+        val form = DirectForm("box", DirectKind.Codex, "wss://box.example:4500", "t0ken-$nonce", DirectTrust.Key, "ab".repeat(32), "/home/me/app")
+        waiting { app.core.addDirect(form) }
+        val added = waiting { app.core.directAgents() }.single()
+        assertEquals(DirectItem(added.host, "box", DirectKind.Codex, "wss://box.example:4500", DirectTrust.Key), added)
+        val files = { of: String -> app.noBackupFilesDir.resolve(of).walk().filter(File::isFile).toList() }
+        assertEquals(1, files("secrets").size)
+        for (kept in files(".")) assertFalse("$kept", kept.readText(Charsets.ISO_8859_1).contains(form.token))
+
+        val clear = form.copy(url = "ws://198.51.100.7:4500", trust = DirectTrust.Authorities)
+        val refused = runCatching { waiting { app.core.addDirect(clear) } }.exceptionOrNull()
+        assertTrue("$refused", refused is CoreUnavailable && !refused.message.contains(form.token))
+
+        waiting { app.core.removeDirect(added.host) }
+        assertEquals(emptyList<DirectItem>(), waiting { app.core.directAgents() })
+        assertEquals(emptyList<File>(), files("secrets"))
     }
 
     @Test fun denied_in_the_shade_the_command_does_not_run_and_the_agent_goes_on() {

@@ -1,5 +1,7 @@
 package dev.pilothouse.android
 
+import dev.pilothouse.android.ui.DirectForm
+import dev.pilothouse.android.ui.DirectItem
 import dev.pilothouse.android.ui.Progress
 import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
@@ -85,6 +87,21 @@ class FakeCore : CoreGateway {
         pairingProblem?.let { throw CoreUnavailable(it) }
         paired += code
         return "wren"
+    }
+
+    /** What the next agent is refused with. */
+    var directProblem: String? = null
+    val driven = mutableListOf<DirectForm>()
+
+    override suspend fun directAgents() = driven.mapIndexed { at, form -> DirectItem("direct-${at + 1}", form.name, form.family, form.url, form.trust) }
+
+    override suspend fun addDirect(form: DirectForm) {
+        directProblem?.let { throw CoreUnavailable(it) }
+        driven += form
+    }
+
+    override suspend fun removeDirect(host: String) {
+        driven.removeAt(host.removePrefix("direct-").toInt() - 1)
     }
 
     private fun outcomeOf(command: String) = outcomes.getOrPut(command) { CompletableDeferred() }

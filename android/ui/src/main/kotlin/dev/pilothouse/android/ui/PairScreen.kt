@@ -44,6 +44,9 @@ data class PairState(
 sealed interface PairEvent {
     data class Edit(val code: String) : PairEvent
     data object Confirm : PairEvent
+
+    /** Rather an agent with no Pilothouse on its machine. */
+    data object Direct : PairEvent
     data object Close : PairEvent
 }
 
@@ -91,4 +94,5 @@ private fun PairingForm(state: PairState, onEvent: (PairEvent) -> Unit) {
         Text(it, Modifier.testTag("pairing-problem").semantics { liveRegion = LiveRegionMode.Polite }, color = MaterialTheme.colorScheme.error)
     }
     Button({ onEvent(PairEvent.Confirm) }, Modifier.testTag("pair"), enabled = state.canPair) { Text(if (state.busy) "Pairing …" else "Pair") }
+    TextButton({ onEvent(PairEvent.Direct) }, Modifier.testTag("drive-direct"), enabled = !state.busy) { Text("Agents without Pilothouse on their machine") }
 }
