@@ -147,7 +147,8 @@ export function createModel({ logFile, scripts = {} } = {}) {
     const model = parsed.model || /models\/([^:]+):/.exec(url)?.[1] || 'scripted';
     const n = requests;
     const effort = effortOf(parsed);
-    log.record(n, kind, model, chosen, { agent: request.headers['user-agent'], effort, pictures: picturesOf(parsed) });
+    const { authorization, 'user-agent': agent } = request.headers;
+    log.record(n, kind, model, chosen, { agent, authorization, effort, pictures: picturesOf(parsed) });
     const { error } = chosen.answer;
     if (error) {
       const place = `${chosen.name}/${chosen.step}`;

@@ -115,6 +115,16 @@ impl Model {
         picked.find_map(|line| Some((word(line, "model")?, word(line, "effort"))))
     }
 
+    /// By what the newest request that picked a script said who asks: its `Authorization`, as it came.
+    pub fn authorization(&self, script: &str) -> Option<String> {
+        let requests = self.requests();
+        let mut picked = requests
+            .iter()
+            .rev()
+            .filter(|line| line["script"] == script);
+        picked.find_map(|line| line["authorization"].as_str().map(str::to_owned))
+    }
+
     /// The pictures that the last request held, in order: SHA-256 in hex.
     pub fn pictures(&self) -> Vec<String> {
         let hash = |picture: &Value| picture["sha256"].as_str().map(str::to_owned);
@@ -174,27 +184,32 @@ impl Model {
     }
 
     fn ask(&self, verb: &str, path: &str, body: &str) -> Value {
-        let exchange = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-            stream.set_read_timeout(Some(crate::patience() + Duration::from_secs(10)))?;
-            // HTTP/1.0: the answer comes in one piece and ends with the connection.
-            write!(
-                stream,
-                "{verb} {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            )?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        };
-        let answer =
-            exchange().unwrap_or_else(|error| panic!("the model server, {verb} {path}: {error}"));
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        assert!(
-            head.contains(" 200 "),
-            "the model server, {verb} {path}: {answer}"
-        );
-        serde_json::from_str(body)
-            .unwrap_or_else(|error| panic!("the model server, {verb} {path}: {error}: {body}"))
+        ask(self.port, verb, path, body)
     }
+}
+
+/// Asks a server of the tests on a port of 127.0.0.1.
+pub(crate) fn ask(port: u16, verb: &str, path: &str, body: &str) -> Value {
+    let exchange = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(crate::patience() + Duration::from_secs(10)))?;
+        // HTTP/1.0: the answer comes in one piece and ends with the connection.
+        write!(
+            stream,
+            "{verb} {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let answer =
+        exchange().unwrap_or_else(|error| panic!("a server of the test, {verb} {path}: {error}"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    assert!(
+        head.contains(" 200 "),
+        "a server of the test, {verb} {path}: {answer}"
+    );
+    serde_json::from_str(body)
+        .unwrap_or_else(|error| panic!("a server of the test, {verb} {path}: {error}: {body}"))
 }

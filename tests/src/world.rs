@@ -1,8 +1,8 @@
 //! A world for one test: everything that has to run, in a directory that goes away with it.
 
 use crate::{
-    device::Device, host::Host, model::Model, opencode_home::needs_no_registry, places,
-    proxy::Proxy,
+    device::Device, host::Host, issuer::Issuer, model::Model, opencode_home::needs_no_registry,
+    places, proxy::Proxy,
 };
 use std::{
     fmt::Write as _,
@@ -34,6 +34,7 @@ pub(crate) const OPENCODE_ENV: &[(&str, &str)] = &[
 pub struct Setup {
     fakes: Vec<(String, Vec<String>)>,
     codex_arguments: Vec<String>,
+    by_account: bool,
     agents: Vec<Agent>,
     sandboxes: Vec<String>,
     recordings: Vec<(String, PathBuf)>,
@@ -68,6 +69,12 @@ impl Setup {
     /// Arguments of real codex after `app-server`.
     pub fn codex_arguments(mut self, arguments: &[&str]) -> Self {
         self.codex_arguments = arguments.iter().map(|&text| text.to_owned()).collect();
+        self
+    }
+
+    /// Codex that talks to its model as an account, which is signed in to at a service of the test; it is not, at first.
+    pub fn by_account(mut self) -> Self {
+        self.by_account = true;
         self
     }
 
@@ -194,12 +201,25 @@ impl Setup {
         make_workspace(&workspace);
         let codex_home = root.join("codex-home");
         write_codex_home(&codex_home, model.port());
+        let issuer = self.by_account.then(|| Issuer::start(root));
+        let mut configured = self.config(root, &workspace, &codex_home, model.port());
+        if let Some(issuer) = &issuer {
+            let codex = codex_home.join("config.toml");
+            let told = fs::read_to_string(&codex).expect("codex' configuration");
+            let told = told.replace("env_key = \"LOCAL_KEY\"", "requires_openai_auth = true");
+            let url = issuer.url();
+            let own = format!(
+                "chatgpt_base_url = \"{url}/backend-api\"\ncli_auth_credentials_store = \"file\"\n"
+            );
+            fs::write(&codex, own + &told).expect("codex' configuration");
+            // What it would ask of others than these two servers gets nowhere.
+            let env = format!(
+                "LOCAL_KEY = \"local\", CODEX_APP_SERVER_LOGIN_ISSUER = \"{url}\", HTTPS_PROXY = \"http://127.0.0.1:9\""
+            );
+            configured = configured.replace("LOCAL_KEY = \"local\"", &env);
+        }
         let config = root.join("host.toml");
-        fs::write(
-            &config,
-            self.config(root, &workspace, &codex_home, model.port()),
-        )
-        .expect("host.toml");
+        fs::write(&config, configured).expect("host.toml");
         let state = self.state.unwrap_or_else(|| root.join("state"));
         let program = self.program.unwrap_or_else(places::pilothouse);
         let left = LeftRunning(state.join("pids"));
@@ -207,6 +227,7 @@ impl Setup {
         World {
             host,
             left,
+            issuer,
             model,
             workspace,
             dir,
@@ -320,6 +341,8 @@ pub struct World {
     pub host: Host,
     #[expect(dead_code, reason = "dropped after the host")]
     left: LeftRunning,
+    /// Where codex is signed in, for a world that was set up so.
+    pub issuer: Option<Issuer>,
     /// The model behind codex.
     pub model: Model,
     /// The workspace `demo`, a git repository.

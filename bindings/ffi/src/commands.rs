@@ -65,6 +65,9 @@ pub enum CommandBody {
     },
     /// Asks the agent to shorten its context, in a run of its own.
     ThreadCompact,
+    /// Has the agent begin to sign in, for a thread that is held because its sign-in was refused. It opens a request that says
+    /// where to go and what to enter there.
+    ThreadSignIn,
     /// Chooses what the thread runs on, all of it. Holds from the next turn on.
     ThreadSelect {
         /// The model as the agent names it; `null` is the agent's own default.

@@ -3,7 +3,9 @@
 use pilothouse_domain::{
     Answer, DeviceId, OptionId, RequestStatus,
     item::{TodoEntry, TodoStatus},
-    request::{AnswerDelivery, Choice, LostReason, OptionEffect, Question, RequestOption},
+    request::{
+        AnswerDelivery, Choice, LostReason, OptionEffect, Question, RequestOption, SignInSteps,
+    },
     row::WaitingCounts,
     thread::Delivery,
 };
@@ -58,6 +60,15 @@ pub struct RequestOption {
     pub effect: OptionEffect,
     /// How far it reaches, in exact words.
     pub reach: String,
+}
+
+/// What a person does in a browser, on any device, to sign an agent in.
+#[uniffi::remote(Record)]
+pub struct SignInSteps {
+    /// The page to open, as the agent names it.
+    pub url: String,
+    /// What to enter there, once; it is of no use when the request is closed.
+    pub code: Option<String>,
 }
 
 /// Where a request stands.

@@ -6,7 +6,7 @@ use pilothouse_domain::{
     event::HoldReason,
     policy::Sandbox,
     provider::AccountLimit,
-    request::{Question, RequestKind, RequestOption, RiskHint},
+    request::{Question, RequestKind, RequestOption, RiskHint, SignInSteps},
     row::WaitingCounts,
     run::{BlockedOn, Usage},
     thread::Selection,
@@ -61,6 +61,15 @@ pub struct SignedOutRow {
     /// What a person types on the host to sign in: a command, and what is typed into the program it starts, if anything.
     /// Empty where the way is the agent's own and not known.
     pub sign_in: Vec<String>,
+    /// Whether it can be signed in from a device, by `CommandBody.ThreadSignIn` in `thread`, as far as its family goes.
+    #[uniffi(default = false)]
+    pub from_here: bool,
+    /// The open request that says how, once that was begun, from whichever device.
+    #[uniffi(default = None)]
+    pub request: Option<RequestId>,
+    /// Why the last one that was begun in `thread` came to nothing.
+    #[uniffi(default = None)]
+    pub problem: Option<String>,
 }
 
 /// An agent that is driven from this device, with no daemon: no checkpoints of files, no wake-up, on this device only, and only
@@ -232,6 +241,8 @@ pub struct SubjectRow {
     pub reason: Option<String>,
     /// A plan, or the text of an unknown request.
     pub text: Option<String>,
+    /// How to sign the agent in: the page to open, and what to enter there.
+    pub sign_in: Option<SignInSteps>,
     /// Questions, in order.
     pub questions: Vec<Question>,
     /// The agent's own options, in its order.
@@ -504,6 +515,8 @@ pub struct Affordances {
     pub rollback: Offer,
     /// Having the agent shorten its context.
     pub compact: Offer,
+    /// Signing the agent in, where the thread is held for it.
+    pub sign_in: Offer,
     /// Another model or effort from the next turn on.
     pub switch_model: Offer,
     /// Another mode from the next turn on.
@@ -546,6 +559,7 @@ impl From<pilothouse_orchestrator::Affordances> for Affordances {
             fork_from_run: given.fork_from_run.into(),
             rollback: given.rollback.into(),
             compact: given.compact.into(),
+            sign_in: given.sign_in.into(),
             switch_model: given.switch_model.into(),
             switch_mode: given.switch_mode.into(),
             send_images: given.send_images.into(),

@@ -117,6 +117,7 @@ flags! {
         ImageInput = "acceptsImages",
         FileInput = "acceptsFiles",
         ListConversations = "canListConversations",
+        SignIn = "canSignIn",
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `thread.rollback` | operate | nothing runs; the last run the person saw; the run ended | `rollback.requested`, later `rollback.ended` | `revert` | `unfit_run`, `stale`, `unknown_run`, `busy`, `unsupported`, `invalid` |
 //! | `thread.compact` | operate | nothing runs; the agent has a conversation | a run without a message | `compact` | `unfit_run`, `busy`, `unsupported`, `invalid` |
 //! | `thread.select` | operate | agent advertises model and effort, as far as it says; mode offered; agent can switch once it has a conversation | `thread.selected` (holds from the next turn on) | – | `unknown_model`, `unknown_effort`, `unsupported_mode`, `unsupported`, `invalid` |
+//! | `thread.sign_in` | approve | nothing runs; the thread is held for its agent's sign-in | `sign_in.noted`, later a request of kind `auth`; nothing while one is open | `sign_in` | `unfit_run`, `busy`, `unsupported`, `invalid` |
 //! | `message.send` start | operate | thread active | message, run and attempt started; or queued when a run is active | `send_turn` | `unknown_thread`, `full`, `invalid`, `read_only` |
 //! | `message.send` queue | operate | thread active | message, `run.queued` (starts at once when idle and not held) | `send_turn` | the same |
 //! | `message.send` steer | operate | run (active or queued) | message; native steering, or restart by interrupt | `steer` or `interrupt` | `turn_ended` (message is kept at the queue's head, held), `stale`, `unsupported` |
@@ -99,6 +100,10 @@ pub enum CommandBody {
     /// Asks the agent to shorten its context. It does so in a run of its own, `command.id.derive("run")`.
     #[serde(rename = "thread.compact")]
     ThreadCompact,
+    /// Has the agent begin to sign in, for a thread that is held because its sign-in was refused. It opens a request that says
+    /// where to go and what to enter there; what comes of that, the agent says.
+    #[serde(rename = "thread.sign_in")]
+    ThreadSignIn,
     /// Chooses what the thread runs on; all of it, so that two devices never mix halves. Holds from the next turn on.
     #[serde(rename = "thread.select")]
     ThreadSelect {
@@ -169,6 +174,7 @@ impl CommandBody {
         "thread.import",
         "thread.rollback",
         "thread.compact",
+        "thread.sign_in",
         "thread.select",
         "message.send",
         "run.interrupt",
@@ -185,6 +191,7 @@ impl CommandBody {
             Self::ThreadImport { .. } => "thread.import",
             Self::ThreadRollback { .. } => "thread.rollback",
             Self::ThreadCompact => "thread.compact",
+            Self::ThreadSignIn => "thread.sign_in",
             Self::ThreadSelect { .. } => "thread.select",
             Self::MessageSend { .. } => "message.send",
             Self::RunInterrupt { .. } => "run.interrupt",
@@ -205,7 +212,7 @@ impl CommandBody {
     /// What a device must have been granted to send it.
     pub fn scope(&self) -> Scope {
         match self {
-            Self::RequestAnswer { .. } => Scope::Approve,
+            Self::RequestAnswer { .. } | Self::ThreadSignIn => Scope::Approve,
             _ => Scope::Operate,
         }
     }
@@ -248,7 +255,7 @@ pub enum Scope {
     Read,
     /// Send, steer, queue, interrupt.
     Operate,
-    /// Answer requests.
+    /// Answer requests, and have an agent begin to sign in.
     Approve,
     /// Manage devices and the host.
     Admin,

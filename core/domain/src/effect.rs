@@ -68,6 +68,8 @@ pub enum EffectKind {
         /// Its attempt.
         attempt: AttemptId,
     },
+    /// Have the agent begin to sign in. What a person does for it comes as a request.
+    SignIn,
     /// Give an answer to the agent.
     Respond {
         /// The request.

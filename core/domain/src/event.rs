@@ -433,6 +433,16 @@ pub enum Event {
         /// What.
         notice: Notice,
     },
+    /// A sign-in of the agent was asked for, or came to nothing (docs/decisions/033).
+    #[serde(rename = "sign_in.noted")]
+    SignInNoted {
+        /// Why it came to nothing, bounded: the agent's words or ours. `None` when it is asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+        /// An earlier version goes on without it.
+        #[serde(default)]
+        skippable: Skippable,
+    },
     /// An agent did something without the request that its thread's mode demands (docs/decisions/024).
     #[serde(rename = "anomaly.found")]
     AnomalyFound {

@@ -98,6 +98,13 @@ pub enum ProviderEventKind {
     /// What the agent can do or offers may be something else now, e.g. because its account changed. Concerns all conversations
     /// of its process: it is asked anew.
     AbilitiesChanged,
+    /// The agent is signed in: it says so of its own, or of a sign-in that was begun here. Concerns all threads of the agent.
+    SignedIn,
+    /// A sign-in that was begun here came to nothing, and was not given up here.
+    SignInFailed {
+        /// Why, in the agent's words.
+        message: String,
+    },
     /// The agent's process or connection is gone.
     SessionEnded {
         /// Why.
@@ -239,6 +246,8 @@ pub enum Resolution {
     Answered,
     /// The agent took it back.
     Withdrawn,
+    /// Nobody answered in the time that the agent gives.
+    Expired,
     /// The agent does not say which.
     Unsaid,
 }

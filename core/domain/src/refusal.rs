@@ -208,6 +208,8 @@ pub enum Fallback {
     NameFile,
     /// Begin a new thread and say what it has to know; handing over the context is not offered yet.
     NewThread,
+    /// Sign in on the host.
+    OnHost,
 }
 
 impl Fallback {
@@ -219,6 +221,7 @@ impl Fallback {
             Self::ForkBefore => "fork from the run before it instead",
             Self::NameFile => "put the file into the workspace and name it in your message",
             Self::NewThread => "make a new thread and tell it what it has to know",
+            Self::OnHost => "sign in on the host, by the agent's own way",
         }
     }
 }

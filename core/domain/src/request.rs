@@ -97,6 +97,9 @@ pub struct Subject {
     /// A plan, or the text of an unknown request, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// How to sign the agent in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sign_in: Option<SignInSteps>,
     /// Questions, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Question>,
@@ -106,6 +109,16 @@ pub struct Subject {
     /// Whether the agent's frame held only part of what it asks for: never approvable in one tap.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
+}
+
+/// What a person does in a browser, on any device, to sign an agent in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignInSteps {
+    /// The page to open, as the agent names it.
+    pub url: String,
+    /// What to enter there, once; it is of no use when the request is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
 }
 
 /// One of the agent's own options.

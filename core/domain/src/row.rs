@@ -137,6 +137,9 @@ pub struct ThreadSummary {
     /// Why the queue does not go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HoldReason>,
+    /// Why the last sign-in that was begun in it came to nothing: the agent's words or ours, at most 500 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sign_in_problem: Option<String>,
     /// Last line of the agent's last words, at most 120 characters.
     pub last_line: String,
     /// Whether it is put away.

@@ -403,6 +403,7 @@ fn check(reads: &Reading<'_>, host: HostId, command: &Command) -> Result<(), Sub
         CommandBody::RunInterrupt { .. }
         | CommandBody::ThreadRollback { .. }
         | CommandBody::ThreadCompact
+        | CommandBody::ThreadSignIn
         | CommandBody::ThreadSelect { .. }
         | CommandBody::QueueRemove { .. }
         | CommandBody::QueueRelease { .. } => {}

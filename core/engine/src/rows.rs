@@ -8,7 +8,7 @@ use pilothouse_domain::{
     item::{Anomaly, FileAction, TodoEntry},
     policy::Sandbox,
     provider::AccountLimit,
-    request::{Answer, Question, RequestKind, RequestOption, RiskHint},
+    request::{Answer, Question, RequestKind, RequestOption, RiskHint, SignInSteps},
     row::WaitingCounts,
     run::{BlockedOn, ErrorCode, Usage},
     state::EndedRun,
@@ -60,6 +60,12 @@ pub struct SignedOutRow {
     /// What a person types on the host to sign in: a command, and what is typed into the program it starts, if anything.
     /// Empty where the way is the agent's own and not known.
     pub sign_in: Vec<String>,
+    /// Whether it can be signed in from a device, by `thread.sign_in` in `thread`, as far as its family goes.
+    pub from_here: bool,
+    /// The open request that says how, once that was begun, from whichever device.
+    pub request: Option<RequestId>,
+    /// Why the last one that was begun in `thread` came to nothing.
+    pub problem: Option<String>,
 }
 
 /// How an agent of a family is signed in, on its host: Pilothouse never touches a sign-in.
@@ -501,6 +507,8 @@ pub struct SubjectRow {
     pub reason: Option<String>,
     /// A plan, or the text of an unknown request.
     pub text: Option<String>,
+    /// How to sign the agent in: the page to open, and what to enter there.
+    pub sign_in: Option<SignInSteps>,
     /// Questions, in order.
     pub questions: Vec<Question>,
     /// The agent's own options, in its order.

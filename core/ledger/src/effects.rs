@@ -327,6 +327,7 @@ impl Lane {
             Plan::Revert { open, from } => self.revert(open, from).await,
             Plan::Import { open, again } => self.import(open, again).await,
             Plan::Compact(open) => self.compact(open).await,
+            Plan::SignIn(open) => self.sign_in(open).await,
             Plan::Impossible { problem } => failed(None, ErrorCode::Start, &problem),
             Plan::NotYet | Plan::Gone => Done {
                 session: None,

@@ -43,6 +43,8 @@ pub(crate) enum Plan {
     },
     /// Shorten the context.
     Compact(OpenPlan),
+    /// Begin to sign in.
+    SignIn(OpenPlan),
     /// Give an answer.
     Respond {
         incarnation: Incarnation,

@@ -8,6 +8,7 @@ use pilothouse_domain::{
     AttemptId, Body, Effect, EffectKind, Incarnation, MessageId, NativeId, ProviderTurnId,
     RequestStatus, Row, RunId, Subject, ThreadId, ThreadState,
     binding::BindingKey,
+    event::HoldReason,
     limits,
     row::RowKind,
     state::{AttemptSlot, Import},
@@ -109,6 +110,12 @@ impl Work {
                     return Ok(Plan::Gone);
                 }
                 self.open(reads, state)?.map(Plan::Compact)
+            }
+            EffectKind::SignIn => {
+                if state.held != Some(HoldReason::SignIn) {
+                    return Ok(Plan::Gone);
+                }
+                self.open(reads, state)?.map(Plan::SignIn)
             }
             EffectKind::Respond { request, answer } => {
                 let key = reads.native_request_of(*request)?;

@@ -1,4 +1,4 @@
-//! What is done with a conversation as a whole: taking back turns, shortening its context.
+//! What is done with a conversation as a whole, or with its agent: taking back turns, shortening the context, signing in.
 
 use crate::{
     effects::{Done, HISTORY_TURNS, Lane, failed, not_sent},
@@ -148,6 +148,29 @@ impl Lane {
             },
             Ok(Compaction::Turn { turn: None }) => EffectOutcome::Acknowledged,
             Ok(Compaction::Done { summary }) => EffectOutcome::Compacted { summary },
+            Err(error) => not_sent(error),
+        };
+        Done {
+            session: Some(running.facts()),
+            outcome,
+        }
+    }
+
+    /// Has the agent begin to sign in; what a person is to do for it comes as a request in this thread's conversation.
+    pub(crate) async fn sign_in(&self, plan: OpenPlan) -> Done {
+        let (running, native) = match self.open(&plan).await {
+            Ok(opened) => opened,
+            Err(done) => return done,
+        };
+        let Some(signing_in) = running.runtime.signing_in() else {
+            return failed(
+                Some(&running),
+                ErrorCode::Agent,
+                "the agent as it runs now can only be signed in on its host",
+            );
+        };
+        let outcome = match signing_in.begin(native).await {
+            Ok(()) => EffectOutcome::Acknowledged,
             Err(error) => not_sent(error),
         };
         Done {

@@ -1,8 +1,11 @@
 //! What a person can be offered, computed from the same table of degradations by which `decide` acts.
 
-use crate::degrade::{self, Feature, Service, running_tools};
+use crate::{
+    degrade::{self, Feature, Service, running_tools},
+    sign_in,
+};
 use pilothouse_domain::{
-    CapabilityFlag, ItemId, Policy, ThreadState, state::Cap, thread::Lifecycle,
+    CapabilityFlag, ItemId, Policy, ThreadState, event::HoldReason, state::Cap, thread::Lifecycle,
 };
 use serde::Serialize;
 
@@ -29,6 +32,8 @@ pub struct Affordances {
     pub rollback: Offer,
     /// Having the agent shorten its context.
     pub compact: Offer,
+    /// Signing the agent in, where the thread is held for it.
+    pub sign_in: Offer,
     /// Another model or effort from the next turn on.
     pub switch_model: Offer,
     /// Another mode from the next turn on.
@@ -79,6 +84,8 @@ pub enum Unavailable {
     QueueFull,
     /// The queue is not held.
     NotHeld,
+    /// The thread does not wait for its agent's sign-in.
+    NotSignedOut,
     /// No run has ended yet.
     NothingEnded,
     /// A run is active: it has to end first.
@@ -106,6 +113,7 @@ impl Unavailable {
             Self::AskedAlready => "it was asked already",
             Self::QueueFull => "the queue is full",
             Self::NotHeld => "the queue is not held",
+            Self::NotSignedOut => "it does not wait for a sign-in",
             Self::StopFirst => "a run is active; wait until it has ended, or stop it",
             Self::NothingEnded => "no run has ended yet",
             Self::Lacks { words, .. } => words,
@@ -137,6 +145,7 @@ pub fn affordances(state: &ThreadState, policy: &Policy) -> Affordances {
             fork_from_run: no(reason),
             rollback: no(reason),
             compact: no(reason),
+            sign_in: no(reason),
             switch_model: no(reason),
             switch_mode: no(reason),
             send_images: no(reason),
@@ -166,6 +175,7 @@ pub fn affordances(state: &ThreadState, policy: &Policy) -> Affordances {
         fork_from_run: after_a_run(Feature::ForkFromRun, state, policy),
         rollback: at_rest(Feature::Rollback, state, policy),
         compact: at_rest(Feature::Compact, state, policy),
+        sign_in: sign_in(state, policy),
         switch_model: switch(Feature::SwitchModel, state, policy),
         switch_mode: switch(Feature::SwitchMode, state, policy),
         send_images: native(Feature::SendImages, state, policy),
@@ -199,6 +209,17 @@ fn at_rest(feature: Feature, state: &ThreadState, policy: &Policy) -> Offer {
     } else {
         no(Unavailable::NothingEnded)
     }
+}
+
+fn sign_in(state: &ThreadState, policy: &Policy) -> Offer {
+    let no = |reason| Offer::Unavailable { reason };
+    if !state.rests() || state.held != Some(HoldReason::SignIn) {
+        return no(Unavailable::NotSignedOut);
+    }
+    if sign_in::is_open(state) {
+        return no(Unavailable::AskedAlready);
+    }
+    native(Feature::SignIn, state, policy)
 }
 
 /// What begins at a run that has ended.

@@ -482,6 +482,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         | Event::UsageRecorded { .. }
         | Event::TurnEnded { .. }
         | Event::NoticeRaised { .. }
+        | Event::SignInNoted { .. }
         | Event::AnomalyFound { .. }
         | Event::FrameUnreadable { .. }
         | Event::DevicePaired { .. }

@@ -86,6 +86,10 @@ fn exact_text(subject: &Subject) -> Vec<&str> {
     }
     texts.extend(subject.reach.iter().map(String::as_str));
     texts.extend(subject.text.as_deref());
+    if let Some(steps) = &subject.sign_in {
+        texts.push(&steps.url);
+        texts.extend(steps.code.as_deref());
+    }
     texts
 }
 

@@ -44,6 +44,7 @@ impl Deciding<'_> {
             CommandBody::MessageSend { .. }
                 | CommandBody::ThreadRollback { .. }
                 | CommandBody::ThreadCompact
+                | CommandBody::ThreadSignIn
         );
         let name = &selection.agent;
         match (self.policy.agents.get(name), selection.sandbox) {

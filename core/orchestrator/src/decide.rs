@@ -40,6 +40,7 @@ pub fn lookups(state: &ThreadState, command: &Command) -> LookupKeys {
         }
         CommandBody::ThreadCreate { .. }
         | CommandBody::ThreadCompact
+        | CommandBody::ThreadSignIn
         | CommandBody::MessageSend { .. }
         | CommandBody::QueueRelease { .. } => {}
     }
@@ -140,7 +141,8 @@ impl Deciding<'_> {
                     CommandBody::MessageSend { .. }
                     | CommandBody::ThreadRollback { .. }
                     | CommandBody::ThreadSelect { .. }
-                    | CommandBody::ThreadCompact => {
+                    | CommandBody::ThreadCompact
+                    | CommandBody::ThreadSignIn => {
                         Err(invalid("thread", "it is archived; take it out first"))
                     }
                     _ => Ok(()),
@@ -190,6 +192,7 @@ impl Deciding<'_> {
             }
             CommandBody::ThreadRollback { before, last } => self.rollback(*before, *last),
             CommandBody::ThreadCompact => self.compact(),
+            CommandBody::ThreadSignIn => self.sign_in(),
             CommandBody::ThreadSelect {
                 model,
                 effort,

@@ -23,6 +23,8 @@ pub enum Feature {
     Rollback,
     /// Shortening the agent's context.
     Compact,
+    /// Signing the agent in from any device.
+    SignIn,
     /// Another model or effort in a conversation that has begun.
     SwitchModel,
     /// Another mode in a conversation that has begun.
@@ -117,6 +119,13 @@ pub const TABLE: &[Degradation] = &[
         fallback: Fallback::Refuse,
         words: "This agent cannot be asked to shorten its context.",
         instead: None,
+    },
+    Degradation {
+        feature: Feature::SignIn,
+        needs: CapabilityFlag::SignIn,
+        fallback: Fallback::Refuse,
+        words: "This agent is signed in on its host only.",
+        instead: Some(refusal::Fallback::OnHost),
     },
     Degradation {
         feature: Feature::SwitchModel,

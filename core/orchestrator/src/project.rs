@@ -70,6 +70,7 @@ pub fn project(rows: &mut dyn Rows, state_before: &ThreadState, host_time_ms: u6
         | Event::TransferRecorded { .. }
         | Event::TransferStatusChanged { .. }
         | Event::NoticeRaised { .. }
+        | Event::SignInNoted { .. }
         | Event::FrameUnreadable { .. }
         | Event::DevicePaired { .. }
         | Event::DeviceRevoked { .. } => {}

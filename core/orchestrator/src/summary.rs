@@ -52,6 +52,7 @@ pub fn summarise(
         waiting,
         queued: u32::try_from(state.queue.len()).unwrap_or(u32::MAX),
         held: state.held,
+        sign_in_problem: sign_in_problem(entry, previous),
         last_line: last_words(entry, rows)
             .or_else(|| previous.map(|p| p.last_line.clone()))
             .unwrap_or_default(),
@@ -60,6 +61,19 @@ pub fn summarise(
         updated_at_ms: entry.host_time_ms,
         seq: entry.seq,
     }
+}
+
+/// Why the last sign-in came to nothing, until another is asked for or the queue goes on.
+fn sign_in_problem(entry: &Entry, previous: Option<&ThreadSummary>) -> Option<String> {
+    let said = entry.events.iter().rev().find_map(|logged| match logged {
+        LoggedEvent::Known(event) => match event.as_ref() {
+            Event::SignInNoted { problem, .. } => Some(problem.clone()),
+            Event::QueueHeld { reason: None } => Some(None),
+            _ => None,
+        },
+        LoggedEvent::Unknown(_) => None,
+    });
+    said.unwrap_or_else(|| previous?.sign_in_problem.clone())
 }
 
 /// The last line of what the agent said last in this entry, if it said something.

@@ -202,6 +202,10 @@ pub trait AgentRuntime: Send + Sync {
     fn compacting(&self) -> Option<&dyn Compacting> {
         None
     }
+    /// Can be signed in from anywhere.
+    fn signing_in(&self) -> Option<&dyn SigningIn> {
+        None
+    }
 }
 
 /// A step of an interrupt beyond the protocol's own.
@@ -300,6 +304,15 @@ pub trait Reverting: Send + Sync {
 pub trait Compacting: Send + Sync {
     /// Asks for it, in a loaded conversation in which no turn is going on.
     fn compact(&self, thread: NativeId) -> BoxFuture<'_, Result<Compaction, SendError>>;
+}
+
+/// Can be signed in from anywhere: by a page and a code, never by secrets that would pass through here.
+pub trait SigningIn: Send + Sync {
+    /// Begins to sign the agent in. A request of kind [`RequestKind::Auth`] is opened in that conversation, which is loaded, and
+    /// says what a person does; it can only be given up by an answer. When the agent says that it is done it is closed as
+    /// answered, and [`SignedIn`](pilothouse_domain::ProviderEventKind::SignedIn) follows. One that is open there already stays
+    /// the only one.
+    fn begin(&self, thread: NativeId) -> BoxFuture<'_, Result<(), SendError>>;
 }
 
 /// How an agent shortens its context.

@@ -31,6 +31,7 @@ mod rebuild;
 mod remote;
 mod replayed;
 mod sign_in;
+mod signing_in;
 mod stops;
 mod stories;
 mod streaming;

@@ -1,7 +1,9 @@
 //! A refused sign-in with every family's own agent (docs/decisions/030); codex: case 41.
 
 use crate::stories::says;
-use pilothouse_domain::{CommandBody, Mode, RunStatus, event::HoldReason};
+use pilothouse_domain::{
+    CapabilityFlag, CommandBody, Mode, Refusal, RunStatus, event::HoldReason, refusal::Fallback,
+};
 use pilothouse_tests::{Setup, World};
 use serde_json::json;
 
@@ -24,6 +26,13 @@ fn one_refusal_holds_the_other(world: &World, agent: &str) {
         let other = waits(other)?;
         (waits(refused)?.queue.len() == 1 && other.queue.len() == 1).then_some(other.queue_revision)
     });
+    // What it has no page and no code for is told so; nothing changes by it.
+    let refusal = device.refused(&device.submit(Some(other), CommandBody::ThreadSignIn));
+    let unsupported = Refusal::Unsupported {
+        capability: CapabilityFlag::SignIn,
+        fallback: Some(Fallback::OnHost),
+    };
+    assert_eq!(refusal, unsupported);
     for mark in ["again", "other"] {
         assert_eq!(world.model.mark(mark).requests, 0, "{mark}");
     }

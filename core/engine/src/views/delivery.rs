@@ -55,6 +55,7 @@ fn preview_of(command: &Command) -> String {
         CommandBody::RunInterrupt { .. }
         | CommandBody::ThreadRollback { .. }
         | CommandBody::ThreadCompact
+        | CommandBody::ThreadSignIn
         | CommandBody::ThreadSelect { .. }
         | CommandBody::QueueRemove { .. }
         | CommandBody::QueueRelease { .. } => String::new(),

@@ -4,7 +4,7 @@ use crate::{
     rows::{AgentRow, HostRow, SignedOutRow, signing_in},
     shared::{Reading, Shared},
 };
-use pilothouse_domain::{HostId, Policy};
+use pilothouse_domain::{CapabilityFlag, HostId, Policy};
 use pilothouse_store::{SignedOut, StoreError};
 
 /// All rows, by name.
@@ -49,10 +49,14 @@ pub(crate) fn build(shared: &Shared, reads: &Reading<'_>) -> Result<Vec<HostRow>
 
 /// A notice, if the host still has the agent: nobody can sign in what is not there.
 fn signed_out(found: SignedOut, policy: &Policy) -> Option<SignedOutRow> {
-    let family = &policy.agents.get(&found.agent)?.family;
+    let agent = policy.agents.get(&found.agent)?;
+    let family = &agent.family;
     Some(SignedOutRow {
         family: family.clone(),
         sign_in: signing_in(family).iter().map(ToString::to_string).collect(),
+        from_here: agent.capabilities.has(CapabilityFlag::SignIn),
+        request: found.request,
+        problem: found.problem,
         agent: found.agent,
         threads: found.threads,
         thread: found.thread,

@@ -211,6 +211,7 @@ fn subject_row(subject: &Subject, unreadable: bool) -> SubjectRow {
         reach: subject.reach.clone(),
         reason: subject.reason.clone(),
         text: subject.text.clone(),
+        sign_in: subject.sign_in.clone(),
         questions: subject.questions.clone(),
         options: subject.options.clone(),
         incomplete: subject.incomplete,

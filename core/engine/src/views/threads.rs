@@ -241,6 +241,7 @@ fn predicted(
         waiting: WaitingCounts::default(),
         queued: 0,
         held: None,
+        sign_in_problem: None,
         last_line: String::new(),
         archived: false,
         created_at_ms: waiting.saved_at_ms,

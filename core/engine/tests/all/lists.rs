@@ -39,6 +39,7 @@ fn line(n: u32) -> ThreadSummary {
         },
         queued: u32::from(n % 100 == 1),
         held: None,
+        sign_in_problem: None,
         last_line: String::new(),
         archived: false,
         created_at_ms: 1,

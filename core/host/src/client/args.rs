@@ -49,6 +49,11 @@ pub enum ClientCommand {
     Rollback(RollbackArgs),
     /// Ask a thread's agent to shorten its context, and wait until it has
     Compact(CompactArgs),
+    /// Have an agent whose sign-in was refused begin to sign in: says the page to open, on any device, and the code to enter
+    #[command(
+        after_help = "Examples:\n  pilothouse sign-in codex\n  pilothouse sign-in 3kf\n\nIts threads go on by themselves once it is signed in. `pilothouse inbox` shows page and code on every device,\nand `pilothouse answer` gives it up."
+    )]
+    SignIn(SignInArgs),
     /// Choose the mode, model or effort that a thread runs on from its next turn on; without any, show them
     #[command(
         after_help = "Examples:\n  pilothouse select 3kf\n  pilothouse select 3kf --model gpt-5.5 --effort high\n  pilothouse select 3kf --mode read_only --model default"
@@ -330,6 +335,20 @@ pub struct CompactArgs {
     pub patience: PatienceArgs,
 }
 
+/// `sign-in`
+#[derive(Debug, Clone, Args)]
+pub struct SignInArgs {
+    /// The agent, or a thread that waits for it (the beginning of its id is enough)
+    #[arg(value_name = "AGENT|THREAD")]
+    pub of: String,
+    /// Common options.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Waiting.
+    #[command(flatten)]
+    pub patience: PatienceArgs,
+}
+
 /// `commands`
 #[derive(Debug, Clone, Args)]
 pub struct CommandsArgs {
@@ -576,6 +595,7 @@ impl ClientCommand {
             Self::Import(args) => &args.device,
             Self::Rollback(args) => &args.device,
             Self::Compact(args) => &args.device,
+            Self::SignIn(args) => &args.device,
             Self::Select(args) => &args.device,
             Self::Commands(args) => &args.device,
             Self::Files(args) => &args.device,

@@ -42,6 +42,7 @@ impl Work {
                     }
                     Ok(())
                 }
+                ProviderEventKind::SignedIn => self.signed_in(tx, &facts.agent),
                 ProviderEventKind::Limits { .. } => {
                     for thread in self.served_by(facts.incarnation) {
                         self.ingest(tx, thread, facts, event)?;

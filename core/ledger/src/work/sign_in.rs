@@ -1,5 +1,6 @@
 //! Agents whose sign-in was refused (docs/decisions/030). One refusal holds every thread of the agent that has something to
-//! say to it; a thread that a person lets go on is the one that tries; once a turn of it ends well, the others follow.
+//! say to it; a thread that a person lets go on is the one that tries; once a turn of it ends well, or the agent
+//! says that it is signed in, the others follow.
 //!
 //! What is held stands in each thread's own log. What is here is gathered from there, at boot and after each entry.
 
@@ -96,6 +97,18 @@ impl Work {
         let held = self.state(thread).and_then(|state| state.held);
         self.signed_out
             .note(&agent, thread, held == Some(HoldReason::SignIn));
+    }
+
+    /// The agent says itself that it is signed in.
+    pub(super) fn signed_in(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        agent: &AgentName,
+    ) -> Result<(), StoreError> {
+        if self.signed_out.waiting.contains_key(agent) {
+            self.signed_out.back.insert(agent.clone());
+        }
+        self.go_on_signed_in(tx)
     }
 
     /// Lets the threads of agents go on whose sign-in is back.

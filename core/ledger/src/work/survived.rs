@@ -8,13 +8,14 @@ use crate::{
     survivors::{Served, TakenUp},
 };
 use pilothouse_domain::{
-    AttemptId, EffectKind, Incarnation, MessageId, NativeId, ProviderEvent, ProviderEventKind,
-    ThreadId,
+    AttemptId, Cause, EffectKind, Event, Incarnation, MessageId, NativeId, ProviderEvent,
+    ProviderEventKind, ThreadId,
     binding::{BindingKey, BindingTarget},
     policy::Contract,
     provider_event::{NativePlace, Resolution},
-    request::LostReason,
+    request::{LostReason, RequestKind, RequestStatus},
 };
+use pilothouse_orchestrator::Ingested;
 use pilothouse_store::{LedgerReads, LedgerTx, StoreError};
 use std::path::PathBuf;
 
@@ -113,7 +114,7 @@ impl Work {
             return self.thread_lost(tx, thread, reason, &detail);
         }
         match &taken_up.pending {
-            Some(pending) => self.close_answered(tx, thread, facts, pending),
+            Some(pending) => self.close_answered(tx, thread, facts, pending, reason),
             None => Ok(()),
         }
     }
@@ -179,22 +180,46 @@ impl Work {
         thread: ThreadId,
         facts: &SessionFacts,
         pending: &[NativeId],
+        reason: LostReason,
     ) -> Result<(), StoreError> {
         let open: Vec<_> = self
             .state(thread)
-            .map(|state| state.requests.iter().map(|slot| slot.id).collect())
+            .map(|state| {
+                let slots = state.requests.iter();
+                slots.map(|slot| (slot.id, slot.kind)).collect()
+            })
             .unwrap_or_default();
-        for request in open {
+        for (id, kind) in open {
             let Some(BindingKey::Request {
                 thread: native,
                 turn,
                 request,
                 ..
-            }) = tx.native_request_of(request)?
+            }) = tx.native_request_of(id)?
             else {
                 continue;
             };
             if pending.contains(&request) {
+                continue;
+            }
+            // Nobody was told by the agent how that ended, and it does not say so again.
+            if kind == RequestKind::Auth {
+                let status = RequestStatus::Lost {
+                    reason,
+                    answer: None,
+                };
+                let closed = Event::RequestClosed {
+                    request: id,
+                    status,
+                };
+                let ingested = Ingested {
+                    events: vec![closed],
+                    ..Ingested::default()
+                };
+                let cause = Cause::Host {
+                    fact: "sign_in_lost".into(),
+                };
+                self.record(tx, thread, facts.agent.as_str(), cause, ingested)?;
                 continue;
             }
             let event = ProviderEvent {

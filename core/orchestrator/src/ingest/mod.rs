@@ -326,8 +326,11 @@ impl<'a> Ingesting<'a> {
                 },
                 ItemStatus::Completed,
             ),
-            // The second is for the ledger, which looks at the agent again.
-            ProviderEventKind::Diagnostic { .. } | ProviderEventKind::AbilitiesChanged => {}
+            ProviderEventKind::SignInFailed { message } => self.sign_in_failed(message),
+            // The last two are for the ledger: it looks at the agent again, and lets its threads go on.
+            ProviderEventKind::Diagnostic { .. }
+            | ProviderEventKind::AbilitiesChanged
+            | ProviderEventKind::SignedIn => {}
         }
     }
 

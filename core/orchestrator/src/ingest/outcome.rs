@@ -8,7 +8,7 @@ use pilothouse_domain::{
     Row, RunId, Subject, ThreadState,
     binding::BindingKey,
     command::{Notice, NoticeKind},
-    event::HoldReason,
+    event::{HoldReason, Skippable},
     ids::IdMint,
     provider::TurnStatus,
     provider_event::NativePlace,
@@ -51,6 +51,7 @@ pub fn ingest_outcome(
         }
         EffectKind::Import => ingesting.imported(outcome),
         EffectKind::Compact { run, attempt } => ingesting.compacted(*run, *attempt, outcome),
+        EffectKind::SignIn => ingesting.sign_in_begun(outcome),
     }
     ingesting.done()
 }
@@ -272,6 +273,27 @@ impl Ingesting<'_> {
             }
             _ => {}
         }
+    }
+
+    /// The request that the agent opened says it if it began.
+    fn sign_in_begun(&mut self, outcome: &EffectOutcome) {
+        let message = match outcome {
+            EffectOutcome::Failed { error } => {
+                format!("it was not begun: {}", error.message)
+            }
+            EffectOutcome::Unknown => {
+                "the agent did not say whether it was begun; ask again".to_owned()
+            }
+            _ => return,
+        };
+        self.sign_in_failed(&message);
+    }
+
+    pub(super) fn sign_in_failed(&mut self, message: &str) {
+        self.emit(Event::SignInNoted {
+            problem: Some(cut(message, WORDS)),
+            skippable: Skippable,
+        });
     }
 
     fn undelivered(&mut self, message: MessageId, error: &RunError) {

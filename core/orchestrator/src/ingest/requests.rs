@@ -321,6 +321,7 @@ impl Ingesting<'_> {
                 at_ms: 0,
             },
             (Resolution::Withdrawn, _) | (Resolution::Unsaid, None) => RequestStatus::Withdrawn,
+            (Resolution::Expired, _) => RequestStatus::Expired,
         };
         self.emit(Event::RequestClosed {
             request: slot.id,

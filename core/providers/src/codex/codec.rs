@@ -51,7 +51,7 @@ pub struct Codec {
     next_call: u64,
     calls: BTreeMap<u64, Waiting>,
     pub(super) lineage: Lineage,
-    requests: Requests,
+    pub(super) requests: Requests,
     /// Changes of file-change items, by conversation and item.
     pub(super) patches: Bounded<Vec<FileChange>>,
     /// Commands that have begun and not ended.
@@ -197,7 +197,12 @@ impl Codec {
         request: &NativeId,
         answer: &Answer,
     ) -> Result<Vec<u8>, AnswerProblem> {
+        let begun_here = self.signing_in() == Some(request);
         let (id, result) = self.requests.answer(request, answer)?;
+        // Codex asked nothing: a call of ours began it, and another ends it.
+        if begun_here {
+            return Ok(self.call(Call::LoginCancel { login: id }).1);
+        }
         Ok(outgoing::result_line(&id, &result))
     }
 
@@ -298,6 +303,14 @@ impl Codec {
         };
         if let (Call::TerminalsList { thread, items }, Ok(result)) = (&waiting.call, &result) {
             self.end_terminals(thread, items, result, out);
+        }
+        if let (Call::LoginStart { thread }, Ok(result)) = (&waiting.call, &result)
+            && self.sign_in_begun(thread, result, out).is_none()
+        {
+            let method = waiting.call.method().to_owned();
+            let reply = Err(CallError::Unreadable { method });
+            out.push(Received::Reply { call: id, reply });
+            return;
         }
         let mut told = Vec::new();
         let reply = result.map_err(replies::call_error).and_then(|result| {

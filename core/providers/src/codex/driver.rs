@@ -12,7 +12,7 @@ use crate::{
     contract::{
         AgentRuntime, Compacting, Conversations, Escalation, Forking, History, InputFile,
         Interrupting, OpenError, OpenThread, RespondError, Response, Reverting, SendError,
-        SendTurn, StartError, Steering, TurnAccepted,
+        SendTurn, SigningIn, StartError, Steering, TurnAccepted,
     },
     mcp::{Given, McpServers},
     naming::FindFiles,
@@ -68,6 +68,8 @@ pub(super) struct CodexRuntime {
     goes_on: bool,
     /// Something that was taken up again waited for a person.
     waits: AtomicBool,
+    /// Taken while a sign-in is being begun, so that two cannot be: codex would give up the first.
+    pub(super) signing_in: tokio::sync::Mutex<()>,
 }
 
 impl Drop for CodexRuntime {
@@ -91,6 +93,7 @@ impl CodexRuntime {
             deadlines,
             goes_on,
             waits: AtomicBool::new(false),
+            signing_in: tokio::sync::Mutex::default(),
         }
     }
 
@@ -134,8 +137,12 @@ impl CodexRuntime {
             ));
         }
         match account {
-            Ok(Reply::Account { ready: false }) => {
-                diagnostics.push("codex is not signed in; run `codex login` on the host".to_owned())
+            Ok(Reply::Account { ready, by_account }) => {
+                self.learn_sign_in(by_account, &version);
+                if !ready {
+                    let told = "codex is not signed in; run `codex login` on the host";
+                    diagnostics.push(told.to_owned());
+                }
             }
             Ok(_) => {}
             Err(error) => diagnostics.push(format!("account/read: {error}")),
@@ -489,6 +496,11 @@ impl AgentRuntime for CodexRuntime {
                 _ => Vec::new(),
             }
         })
+    }
+
+    fn signing_in(&self) -> Option<&dyn SigningIn> {
+        self.offers(CapabilityFlag::SignIn)
+            .then_some(self as &dyn SigningIn)
     }
 
     fn conversations(&self) -> Option<&dyn Conversations> {

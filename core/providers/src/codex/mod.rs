@@ -21,6 +21,7 @@ mod rejoin;
 mod replies;
 mod requests;
 mod selecting;
+mod signing_in;
 mod socket;
 mod terminals;
 

@@ -48,6 +48,7 @@ pub(super) fn read(codec: &mut Codec, method: &str, params: &Value, out: &mut Ve
             server_started(codec, thread, params, out)
         }
         ("account/rateLimits/updated", _) => account_limits(codec, params, out),
+        ("account/login/completed", _) => codec.sign_in_ended(params, out),
         ("account/updated", _) => {
             let process = codec.lineage.place(None, None);
             event(out, process, ProviderEventKind::AbilitiesChanged);

@@ -87,6 +87,16 @@ pub enum Call {
         /// Of which conversation.
         thread: NativeId,
     },
+    /// Begins to sign in by a code that is entered in a browser. What is to be done is asked in that conversation.
+    LoginStart {
+        /// Where it is asked.
+        thread: NativeId,
+    },
+    /// Gives up a sign-in that was begun.
+    LoginCancel {
+        /// Its id.
+        login: Value,
+    },
     /// A conversation's status and whose it is.
     ThreadRead {
         /// Which.
@@ -220,6 +230,8 @@ impl Call {
             Self::ThreadFork { .. } => "thread/fork",
             Self::ThreadRevert { .. } => "thread/revert",
             Self::CompactStart { .. } => "thread/compact/start",
+            Self::LoginStart { .. } => "account/login/start",
+            Self::LoginCancel { .. } => "account/login/cancel",
             Self::ThreadRead { .. } => "thread/read",
             Self::ThreadList { .. } => "thread/list",
             Self::FindFiles { .. } => "fuzzyFileSearch",
@@ -305,6 +317,8 @@ impl Call {
                 json!({"threadId": thread, "beforeTurnId": before})
             }
             Self::CompactStart { thread } => json!({"threadId": thread}),
+            Self::LoginStart { .. } => json!({"type": "chatgptDeviceCode"}),
+            Self::LoginCancel { login } => json!({"loginId": login}),
             Self::ThreadRead { thread } => json!({"threadId": thread, "includeTurns": false}),
             Self::FindFiles { cwd, text } => json!({"query": text, "roots": [cwd]}),
             Self::SkillsList { cwd } => json!({"cwds": [cwd]}),

@@ -73,11 +73,6 @@ pub const PASSED_OVER: &[(&str, Passed, &str)] = &[
         "the sign-in changed",
     ),
     (
-        "account/login/completed",
-        Passed::Diagnostic,
-        "the sign-in changed",
-    ),
-    (
         "modelProvider/authRecoveryStarted",
         Passed::Diagnostic,
         "the sign-in is being renewed",

@@ -27,6 +27,8 @@ pub enum Reply {
     Account {
         /// Whether it can.
         ready: bool,
+        /// Whether what it is configured to talk to is signed in to by an account at all; `None` where it does not say.
+        by_account: Option<bool>,
     },
     /// What its settings name.
     Configured(Settings),
@@ -214,6 +216,7 @@ pub(crate) fn read(
                 .get("account")
                 .is_some_and(|account| !account.is_null())
                 || result.get("requiresOpenaiAuth") == Some(&Value::Bool(false)),
+            by_account: result.get("requiresOpenaiAuth").and_then(Value::as_bool),
         }),
         Call::ConfigRead { .. } => {
             let config = result.get("config").ok_or_else(unreadable)?;
@@ -300,6 +303,8 @@ pub(crate) fn read(
         | Call::LastTurn { .. }
         | Call::ThreadRevert { .. }
         | Call::CompactStart { .. }
+        | Call::LoginStart { .. }
+        | Call::LoginCancel { .. }
         | Call::ItemsList { .. }
         | Call::TurnSteer { .. }
         | Call::TurnInterrupt { .. }

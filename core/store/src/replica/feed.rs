@@ -36,6 +36,10 @@ pub struct SignedOut {
     pub threads: u64,
     /// One of them: the one that changed last of those that have something to say, or of all if none has.
     pub thread: ThreadId,
+    /// The open request that asks for the sign-in, if there is one.
+    pub request: Option<RequestId>,
+    /// Why the last sign-in that was begun in that thread came to nothing.
+    pub problem: Option<String>,
 }
 
 impl ReplicaTx<'_> {
@@ -341,7 +345,11 @@ impl ReplicaReads {
             "reading whose sign-in was refused",
             // The other columns are those of the row that has the maximum: SQLite's rule for a query with one `max`.
             "SELECT json_extract(json, '$.agent') AS agent, count(*), thread, \
-             max((json_extract(json, '$.queued') > 0) * 0x1000000000000 + updated_at_ms) \
+             max((json_extract(json, '$.queued') > 0) * 0x1000000000000 + updated_at_ms), \
+             (SELECT request FROM inbox JOIN summaries AS asking USING (host, thread) \
+              WHERE inbox.host = ?1 AND json_extract(inbox.json, '$.kind') = 'auth' \
+              AND json_extract(asking.json, '$.agent') = json_extract(summaries.json, '$.agent')), \
+             json_extract(json, '$.sign_in_problem') \
              FROM summaries INDEXED BY summaries_signed_out \
              WHERE host = ?1 AND json_extract(json, '$.held') = 'sign_in' GROUP BY agent ORDER BY agent",
             [host.as_bytes()],
@@ -350,6 +358,8 @@ impl ReplicaReads {
                     agent: AgentName(row.get(0)?),
                     threads: nat(row.get(1)?),
                     thread: ThreadId::from_bytes(row.get(2)?),
+                    request: row.get::<_, Option<_>>(4)?.map(RequestId::from_bytes),
+                    problem: row.get(5)?,
                 })
             },
         )

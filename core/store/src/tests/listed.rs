@@ -51,6 +51,7 @@ fn line(n: u64) -> ThreadSummary {
         waiting: WaitingCounts::default(),
         queued: 0,
         held: None,
+        sign_in_problem: None,
         last_line: "the last words of the agent in this thread".into(),
         archived: false,
         created_at_ms: n,

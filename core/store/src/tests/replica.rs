@@ -124,6 +124,8 @@ fn whose_sign_in_was_refused_is_told_once_for_each_agent_and_a_change_of_it_is_n
         agent: agent.into(),
         threads,
         thread: thread(n),
+        request: None,
+        problem: None,
     };
     // The one that has something to say goes before later ones without.
     assert_eq!(found, [of("claude", 1, 21), of("codex", 20, 7)]);

@@ -143,6 +143,7 @@ fn summary() -> ThreadSummary {
         },
         queued: 2,
         held: None,
+        sign_in_problem: None,
         last_line: "I will remove the old build first.".into(),
         archived: false,
         created_at_ms: NOW,

@@ -9,6 +9,8 @@ pub(in crate::golden) fn provider_event_name(event: &ProviderEvent) -> &'static 
         ProviderEventKind::CommandsOffered { .. } => "commands_offered",
         ProviderEventKind::Limits { .. } => "limits",
         ProviderEventKind::AbilitiesChanged => "abilities_changed",
+        ProviderEventKind::SignedIn => "signed_in",
+        ProviderEventKind::SignInFailed { .. } => "sign_in_failed",
         ProviderEventKind::SessionEnded { .. } => "session_ended",
         ProviderEventKind::ThreadBound => "thread_bound",
         ProviderEventKind::TurnStarted => "turn_started",
@@ -49,6 +51,10 @@ pub(in crate::golden) fn provider_events() -> Vec<ProviderEvent> {
             limits: vec![limit()],
         },
         ProviderEventKind::AbilitiesChanged,
+        ProviderEventKind::SignedIn,
+        ProviderEventKind::SignInFailed {
+            message: "device auth timed out after 15 minutes".into(),
+        },
         ProviderEventKind::SessionEnded {
             reason: LostReason::ProtocolError,
             detail: "not JSON".into(),

@@ -32,6 +32,7 @@ pub(in crate::golden) fn commands() -> Vec<Command> {
             last: id!(RunId, 34),
         },
         CommandBody::ThreadCompact,
+        CommandBody::ThreadSignIn,
         CommandBody::ThreadSelect {
             model: Some("gpt-5.5".into()),
             effort: Some("high".into()),

@@ -24,6 +24,7 @@ pub(in crate::golden) fn event_name(event: &Event) -> &'static str {
         Event::AttemptBound { .. } => "attempt.bound",
         Event::AttemptEnded { .. } => "attempt.ended",
         Event::QueueHeld { .. } => "queue.held",
+        Event::SignInNoted { .. } => "sign_in.noted",
         Event::SessionChanged { .. } => "session.changed",
         Event::SessionStatusChanged { .. } => "session.status",
         Event::CapabilitiesLearned { .. } => "session.capabilities",
@@ -137,6 +138,10 @@ pub(in crate::golden) fn events() -> Vec<Event> {
             reason: Some(HoldReason::SteerMissed),
         },
         Event::QueueHeld { reason: None },
+        Event::SignInNoted {
+            problem: Some("device auth timed out after 15 minutes".into()),
+            skippable: Skippable,
+        },
         Event::SessionChanged { session: session() },
         Event::SessionStatusChanged {
             session: id!(SessionId, 4),

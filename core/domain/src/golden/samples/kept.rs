@@ -72,6 +72,7 @@ pub(in crate::golden) fn summary() -> ThreadSummary {
         },
         queued: 3,
         held: Some(HoldReason::Failed),
+        sign_in_problem: Some("device auth timed out after 15 minutes".into()),
         last_line: "Done.".into(),
         archived: false,
         created_at_ms: 28,
@@ -151,6 +152,7 @@ pub(in crate::golden) fn effects() -> Vec<Effect> {
         },
         EffectKind::Import,
         EffectKind::Compact { run, attempt },
+        EffectKind::SignIn,
         EffectKind::Respond {
             request: id!(RequestId, 12),
             answer: words(),

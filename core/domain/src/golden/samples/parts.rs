@@ -148,6 +148,10 @@ pub(in crate::golden) fn subject() -> Subject {
         reach: vec!["write /opt".into()],
         reason: Some("to see".into()),
         text: Some("a plan".into()),
+        sign_in: Some(SignInSteps {
+            url: "https://auth.example.org/device".into(),
+            code: Some("ABCD-1234".into()),
+        }),
         questions: vec![Question {
             id: "q1".into(),
             header: "Colour".into(),

@@ -48,6 +48,11 @@ struct SignedOut<'a> {
     threads: u64,
     thread: ThreadId,
     sign_in: &'a [String],
+    from_here: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<RequestId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -119,6 +124,9 @@ impl<'a> From<&'a HostRow> for Host<'a> {
                     threads: row.threads,
                     thread: row.thread,
                     sign_in: &row.sign_in,
+                    from_here: row.from_here,
+                    request: row.request,
+                    problem: row.problem.as_deref(),
                 })
                 .collect(),
         }

@@ -67,6 +67,9 @@ pub(super) fn host(link: LinkState) -> HostRow {
             threads: 20,
             thread: thread_id(),
             sign_in: vec!["codex login".to_owned()],
+            from_here: true,
+            request: None,
+            problem: None,
         }],
     }
 }
@@ -96,6 +99,7 @@ pub(super) fn thread(title: &str) -> ThreadRow {
             },
             queued: 1,
             held: None,
+            sign_in_problem: None,
             last_line: "I will run the tests.".to_owned(),
             archived: false,
             created_at_ms: NOW - 600_000,
@@ -177,6 +181,7 @@ pub(super) fn request(n: u8, kind: RequestKind, subject: &Subject) -> InboxRow {
             reach: subject.reach.clone(),
             reason: subject.reason.clone(),
             text: subject.text.clone(),
+            sign_in: subject.sign_in.clone(),
             questions: subject.questions.clone(),
             options: subject.options.clone(),
             incomplete: subject.incomplete,
@@ -328,6 +333,7 @@ pub(super) fn header() -> ThreadHeader {
         queue: Vec::new(),
         queue_revision: 3,
         held: None,
+        sign_in_problem: None,
         waiting: WaitingCounts::default(),
         affordances: None,
         outstanding: 0,

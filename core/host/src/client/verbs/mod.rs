@@ -8,6 +8,7 @@ mod lists;
 mod operate;
 mod reply;
 mod select;
+mod sign_in;
 mod steer;
 mod watch;
 
@@ -38,6 +39,7 @@ pub(crate) fn run(command: ClientCommand, output: &mut Output) -> Result<(), Fai
         ClientCommand::Import(args) => import::import(&args, output),
         ClientCommand::Rollback(args) => operate::rollback(&args, output),
         ClientCommand::Compact(args) => operate::compact(&args, output),
+        ClientCommand::SignIn(args) => sign_in::sign_in(&args, output),
         ClientCommand::Select(args) => select::select(&args, output),
         ClientCommand::Commands(args) => select::commands(&args, output),
         ClientCommand::Files(args) => select::files(&args, output),

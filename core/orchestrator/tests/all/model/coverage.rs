@@ -4,12 +4,13 @@ use pilothouse_domain::{CommandBody, DispatchMode, Refusal, RunStatus};
 use std::collections::BTreeMap;
 
 /// Commands, told apart by what they ask.
-pub(crate) const COMMANDS: [&str; 13] = [
+pub(crate) const COMMANDS: [&str; 14] = [
     "select",
     "create",
     "fork",
     "rollback",
     "compact",
+    "sign_in",
     "start",
     "queue",
     "steer",
@@ -69,6 +70,7 @@ pub(crate) fn kind(body: &CommandBody) -> &'static str {
         CommandBody::ThreadImport { .. } => "import",
         CommandBody::ThreadRollback { .. } => "rollback",
         CommandBody::ThreadCompact => "compact",
+        CommandBody::ThreadSignIn => "sign_in",
         CommandBody::ThreadSelect { .. } => "select",
         CommandBody::MessageSend { dispatch, .. } => match dispatch {
             DispatchMode::StartImmediately => "start",

@@ -307,6 +307,7 @@ impl Oracle {
             | CommandBody::ThreadRollback { .. }
             | CommandBody::ThreadSelect { .. }
             | CommandBody::ThreadCompact
+            | CommandBody::ThreadSignIn
                 if self.life == Some(Lifecycle::Archived) =>
             {
                 "invalid:thread".to_owned()
@@ -390,6 +391,13 @@ impl Oracle {
             } => self
                 .judge_select(model.as_deref(), effort.as_deref(), *mode)
                 .to_owned(),
+            // No sign-in is refused here: sign_in.rs asks for what follows.
+            CommandBody::ThreadSignIn => match () {
+                () if self.work.is_some() => "unfit_run",
+                () if self.taking_back.is_some() => "busy",
+                () => "invalid:thread",
+            }
+            .to_owned(),
             CommandBody::ThreadCompact => match () {
                 () if self.work.is_some() => "unfit_run",
                 () if self.taking_back.is_some() => "busy",

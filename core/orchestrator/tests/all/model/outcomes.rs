@@ -61,7 +61,7 @@ impl Course<'_> {
                 self.sim.outcome(&effect, &plain);
                 self.sim.oracle.forgotten(came);
             }
-            EffectKind::Import => unreachable!("no import is asked for"),
+            EffectKind::Import | EffectKind::SignIn => unreachable!("neither is asked for"),
             EffectKind::Compact { attempt, .. } => {
                 let attempt = self.sim.attempt(attempt);
                 self.compacted(&effect, attempt, came, plain, a);

@@ -120,6 +120,7 @@ impl Oracle {
                 });
                 self.errands.push(Errand::Forget(*before));
             }
+            CommandBody::ThreadSignIn => unreachable!("no sign-in is refused"),
             CommandBody::ThreadCompact => {
                 let run = self.add(Some(own), None, Wish::Own);
                 self.begin(run);
@@ -427,6 +428,7 @@ impl Oracle {
         match how {
             _ if !ask.is_open() => {}
             Resolution::Withdrawn => ask.status = AskStatus::Withdrawn,
+            Resolution::Expired => ask.status = AskStatus::Expired,
             Resolution::Answered => close(ask, AskStatus::Answered(None)),
             Resolution::Unsaid => close(ask, AskStatus::Withdrawn),
         }

@@ -62,6 +62,13 @@ suspend fun Pilothouse.compact(host: HostId, thread: ThreadId): Ticket =
     submit(NewCommand(host, thread, CommandBody.ThreadCompact))
 
 /**
+ * Has the agent of a thread begin to sign in, where the thread is held because its sign-in was refused. What to do comes as a
+ * request of kind `AUTH`, on every device.
+ */
+suspend fun Pilothouse.signIn(host: HostId, thread: ThreadId): Ticket =
+    submit(NewCommand(host, thread, CommandBody.ThreadSignIn))
+
+/**
  * Sends a message; by default as a run of its own, behind what runs.
  *
  * @param attachments files that [Pilothouse.upload] has brought to the host
