@@ -199,13 +199,7 @@ impl Deciding<'_> {
                 mode,
             } => self.select(model.as_deref(), effort.as_deref(), *mode),
             CommandBody::QueueRemove { run, revision } => self.remove(*run, *revision),
-            CommandBody::QueueRelease { revision } => {
-                self.check_revision(*revision)?;
-                if self.draft.state.held.is_some() {
-                    self.draft.emit(Event::QueueHeld { reason: None });
-                }
-                Ok(accepted())
-            }
+            CommandBody::QueueRelease { revision } => self.release(*revision),
         }
     }
 
@@ -562,40 +556,6 @@ impl Deciding<'_> {
                     turn: current.turn,
                 },
             );
-        }
-        Ok(accepted())
-    }
-
-    fn check_revision(&self, revision: u64) -> Result<(), Refusal> {
-        let now = self.draft.state.queue_revision;
-        if revision == now {
-            return Ok(());
-        }
-        Err(Refusal::Stale {
-            what: StaleWhat::QueueRevision { now },
-        })
-    }
-
-    fn remove(&mut self, run: RunId, revision: u64) -> Result<Verdict, Refusal> {
-        self.check_revision(revision)?;
-        if !self
-            .draft
-            .state
-            .queue
-            .iter()
-            .any(|queued| queued.run == run)
-        {
-            return Err(Refusal::UnknownRun { run });
-        }
-        self.draft.emit(Event::RunDequeued {
-            run,
-            actor: self.actor,
-        });
-        let held = self.draft.state.held;
-        if self.draft.state.queue.is_empty()
-            && held.is_some_and(|reason| reason != HoldReason::SignIn)
-        {
-            self.draft.emit(Event::QueueHeld { reason: None });
         }
         Ok(accepted())
     }

@@ -20,6 +20,7 @@ mod ingest;
 mod internal;
 pub mod memory;
 mod project;
+mod queue;
 mod rollback;
 mod select;
 mod sign_in;

@@ -1,10 +1,12 @@
 //! The verbs of the terminal client as a person types them.
 
 mod direct;
+mod whole;
 
 pub(crate) use direct::{
     DirectAddArgs, DirectCommand, DirectListArgs, DirectRemoveArgs, DirectSetArgs,
 };
+pub(crate) use whole::{CompactArgs, RollbackArgs, SignInArgs};
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -298,49 +300,6 @@ pub struct ImportArgs {
     /// What the agent may do without asking
     #[arg(long, value_enum, default_value_t = ModeArg::Ask)]
     pub mode: ModeArg,
-    /// Common options.
-    #[command(flatten)]
-    pub device: DeviceArgs,
-    /// Waiting.
-    #[command(flatten)]
-    pub patience: PatienceArgs,
-}
-
-/// `rollback`
-#[derive(Debug, Clone, Args)]
-pub struct RollbackArgs {
-    /// The thread (the beginning of its id is enough)
-    pub thread: String,
-    /// The first run that is to be forgotten: its number, or the beginning of its id
-    #[arg(long, value_name = "RUN")]
-    pub before: String,
-    /// Common options.
-    #[command(flatten)]
-    pub device: DeviceArgs,
-    /// Waiting.
-    #[command(flatten)]
-    pub patience: PatienceArgs,
-}
-
-/// `compact`
-#[derive(Debug, Clone, Args)]
-pub struct CompactArgs {
-    /// The thread (the beginning of its id is enough)
-    pub thread: String,
-    /// Common options.
-    #[command(flatten)]
-    pub device: DeviceArgs,
-    /// Waiting.
-    #[command(flatten)]
-    pub patience: PatienceArgs,
-}
-
-/// `sign-in`
-#[derive(Debug, Clone, Args)]
-pub struct SignInArgs {
-    /// The agent, or a thread that waits for it (the beginning of its id is enough)
-    #[arg(value_name = "AGENT|THREAD")]
-    pub of: String,
     /// Common options.
     #[command(flatten)]
     pub device: DeviceArgs,

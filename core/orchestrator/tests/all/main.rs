@@ -22,6 +22,7 @@ mod model;
 mod properties;
 mod sandboxes;
 mod selecting;
+mod signing_in;
 mod steering;
 mod unasked;
 mod whole;

@@ -1,8 +1,11 @@
-//! Limits of the account, as codex tells them. The scripted model has none, so the frames are made by codex' own schema
-//! (`AccountRateLimitsUpdatedNotification`).
+//! The account, as codex tells of it: its limits, and how a sign-in ends. The scripted model has no limits and nobody waits for
+//! fifteen minutes, so the frames are made by codex' own schema (`AccountRateLimitsUpdatedNotification`) and as they were seen.
 
-use pilothouse_domain::{ProviderEventKind, provider::AccountLimit};
-use pilothouse_providers::codex::{Codec, Received};
+use pilothouse_domain::{
+    NativeId, ProviderEventKind, provider::AccountLimit, provider_event::Resolution,
+    request::RequestKind,
+};
+use pilothouse_providers::codex::{Call, CallError, Codec, Received};
 use serde_json::{Value, json};
 
 fn told(codec: &mut Codec, limits: Value) -> Vec<Vec<AccountLimit>> {
@@ -109,4 +112,68 @@ fn another_account_has_codex_looked_at_again() {
     };
     assert_eq!(event.kind, ProviderEventKind::AbilitiesChanged);
     assert_eq!(event.place.home(), None);
+}
+
+fn told_of(codec: &mut Codec, frame: &Value) -> Vec<ProviderEventKind> {
+    let received = codec.receive(format!("{frame}\n").as_bytes());
+    received
+        .into_iter()
+        .filter_map(|received| match received {
+            Received::Event(event) => Some(event.kind),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Fifteen minutes were waited once (docs/agents-probes.md, section 16).
+#[test]
+fn a_sign_in_that_nobody_finishes_expires_as_codex_says_it() {
+    let mut codec = Codec::new();
+    let thread: NativeId = "T".into();
+    let (call, _) = codec.call(Call::LoginStart { thread });
+    let begun = json!({"id": call, "result": {
+        "type": "chatgptDeviceCode", "loginId": "L",
+        "verificationUrl": "https://auth.openai.com/codex/device", "userCode": "ABCD-1234",
+    }});
+    let [ProviderEventKind::RequestOpened { request, kind, .. }] = &told_of(&mut codec, &begun)[..]
+    else {
+        panic!("a person is asked");
+    };
+    assert_eq!(*kind, RequestKind::Auth);
+    let message = "device auth timed out after 15 minutes";
+    let over = json!({"method": "account/login/completed", "params": {
+        "loginId": "L", "success": false, "error": message, "onboardingEntrypoint": null,
+    }});
+    let closed = ProviderEventKind::RequestClosed {
+        request: request.clone(),
+        resolution: Resolution::Expired,
+    };
+    let failed = ProviderEventKind::SignInFailed {
+        message: message.to_owned(),
+    };
+    assert_eq!(told_of(&mut codec, &over), [closed, failed]);
+    // Told twice, or of somebody else's, it is of no request here.
+    assert_eq!(told_of(&mut codec, &over), []);
+}
+
+#[test]
+fn a_sign_in_without_a_page_is_none_and_one_of_anybody_signs_codex_in() {
+    let mut codec = Codec::new();
+    let thread: NativeId = "T".into();
+    let (call, _) = codec.call(Call::LoginStart { thread });
+    let begun = json!({"id": call, "result": {"type": "chatgptDeviceCode", "loginId": "L"}});
+    let received = codec.receive(format!("{begun}\n").as_bytes());
+    let [
+        Received::Reply {
+            reply: Err(CallError::Unreadable { .. }),
+            ..
+        },
+    ] = &received[..]
+    else {
+        panic!("{received:?}");
+    };
+    let done = json!({"method": "account/login/completed", "params": {
+        "loginId": "of the desk", "success": true, "error": null,
+    }});
+    assert_eq!(told_of(&mut codec, &done), [ProviderEventKind::SignedIn]);
 }

@@ -129,6 +129,29 @@ fn whose_sign_in_was_refused_is_told_once_for_each_agent_and_a_change_of_it_is_n
     };
     // The one that has something to say goes before later ones without.
     assert_eq!(found, [of("claude", 1, 21), of("codex", 20, 7)]);
+    // What asks for the sign-in stands with it, and why the last one came to nothing.
+    let asks = FeedThread {
+        summary: ThreadSummary {
+            sign_in_problem: Some("nobody came".to_owned()),
+            ..threads[6].clone()
+        },
+        requests: vec![request(9, RequestKind::Auth)],
+    };
+    let told = FeedUpdate {
+        threads: vec![asks],
+        ..step(Vec::new())
+    };
+    write(&mut store, |tx| tx.apply_feed(HOST, &told, None));
+    let signing_in = SignedOut {
+        request: Some(request(9, RequestKind::Auth).id),
+        problem: Some("nobody came".to_owned()),
+        ..of("codex", 20, 7)
+    };
+    assert_eq!(
+        store.signed_out(HOST).unwrap(),
+        [of("claude", 1, 21), signing_in]
+    );
+    assert!(!feed(&mut store, threads.clone()));
     // The same again is no news; a thread more or less is.
     assert!(!feed(&mut store, threads));
     assert!(feed(&mut store, vec![line(7, "codex", None, 0)]));

@@ -183,8 +183,19 @@ pub(crate) fn signed_out_line(row: &SignedOutRow, host_name: &str) -> String {
         .iter()
         .map(|typed| format!("`{typed}`"))
         .collect();
+    let mut here = String::new();
+    if let Some(problem) = &row.problem {
+        let _ = write!(
+            here,
+            " The last sign-in came to nothing: {}.",
+            one_line(problem, 200)
+        );
+    }
+    if row.from_here {
+        let _ = write!(here, " `sign-in {}` signs it in from here.", row.thread);
+    }
     format!(
-        "{} on {}: its sign-in was refused; {} for it. Sign in there by {}; `queue {} --release` lets one of them try, and the others follow.",
+        "{} on {}: its sign-in was refused; {} for it.{here} On the host it is signed in by {}; then `queue {} --release` lets one of them try, and the others follow. A message that was refused is not said again by itself.",
         one_line(row.agent.as_str(), 40),
         one_line(host_name, 40),
         if row.threads == 1 {

@@ -333,7 +333,6 @@ pub(super) fn header() -> ThreadHeader {
         queue: Vec::new(),
         queue_revision: 3,
         held: None,
-        sign_in_problem: None,
         waiting: WaitingCounts::default(),
         affordances: None,
         outstanding: 0,

@@ -34,6 +34,7 @@ fn the_verbs_hold_together() {
             "import",
             "rollback",
             "compact",
+            "sign-in",
             "select",
             "commands",
             "send",
