@@ -8,9 +8,9 @@ mod parts;
 
 pub(super) use self::{agents::*, commands::*, events::*, kept::*};
 
-pub(super) const EVENTS: usize = 48;
+pub(super) const EVENTS: usize = 49;
 pub(super) const REFUSALS: usize = 27;
-pub(super) const PROVIDER_EVENTS: usize = 23;
+pub(super) const PROVIDER_EVENTS: usize = 25;
 pub(super) const ITEMS: usize = 20;
 
 /// An id that is easily told from others.

@@ -447,10 +447,9 @@ impl Course<'_> {
         };
         let ((turn, native), (ask, _)) = from[usize::from(a) % from.len()];
         let (turn, native, ask) = (turn.clone(), native.clone(), *ask);
-        let resolution = match b % 4 {
+        let resolution = match b % 3 {
             0 => Resolution::Answered,
             1 => Resolution::Withdrawn,
-            2 => Resolution::Expired,
             _ => Resolution::Unsaid,
         };
         self.sim.agent(

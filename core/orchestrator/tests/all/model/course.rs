@@ -148,7 +148,6 @@ impl<'a> Course<'a> {
             (10, Act::Command("select")),
             (on(busy, 6, 50), Act::Command("rollback")),
             (on(busy, 6, 15), Act::Command("compact")),
-            (3, Act::Command("sign_in")),
         ];
         if self.between {
             return acts;
@@ -181,7 +180,6 @@ impl<'a> Course<'a> {
                 last: self.last_run(wrong),
             },
             "compact" => CommandBody::ThreadCompact,
-            "sign_in" => CommandBody::ThreadSignIn,
             "remove" | "release" => {
                 let revision = self.sim.oracle.edits + u64::from(wrong == 0);
                 match kind {
@@ -518,7 +516,6 @@ impl<'a> Course<'a> {
                         last: self.last_run(1),
                     },
                     "compact" => CommandBody::ThreadCompact,
-                    "sign_in" => CommandBody::ThreadSignIn,
                     "start" => send(DispatchMode::StartImmediately),
                     "queue" => send(DispatchMode::QueueAfterActive),
                     "steer" => send(DispatchMode::SteerActive { run }),

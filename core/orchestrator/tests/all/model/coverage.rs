@@ -4,13 +4,12 @@ use pilothouse_domain::{CommandBody, DispatchMode, Refusal, RunStatus};
 use std::collections::BTreeMap;
 
 /// Commands, told apart by what they ask.
-pub(crate) const COMMANDS: [&str; 14] = [
+pub(crate) const COMMANDS: [&str; 13] = [
     "select",
     "create",
     "fork",
     "rollback",
     "compact",
-    "sign_in",
     "start",
     "queue",
     "steer",
