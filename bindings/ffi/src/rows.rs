@@ -242,6 +242,7 @@ pub struct SubjectRow {
     /// A plan, or the text of an unknown request.
     pub text: Option<String>,
     /// How to sign the agent in: the page to open, and what to enter there.
+    #[uniffi(default = None)]
     pub sign_in: Option<SignInSteps>,
     /// Questions, in order.
     pub questions: Vec<Question>,

@@ -9,7 +9,6 @@ import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
 import dev.pilothouse.android.ui.SignInKey
 import dev.pilothouse.android.ui.SignInNotice
-import dev.pilothouse.android.ui.SignInPage
 import dev.pilothouse.android.ui.Subject
 import dev.pilothouse.android.ui.reveal
 import dev.pilothouse.core.ChangeRow
@@ -61,14 +60,8 @@ internal fun InboxRow.toItem(context: Context): RequestItem {
     )
 }
 
-/** [asked] is the request that says how it is signed in, if there is one. */
-internal fun SignedOutRow.toNotice(host: HostRow, asked: InboxRow?) = SignInNotice(
-    SignInKey(host.host, agent), reveal(host.name).text, threads.toLong(), thread, signIn,
-    fromHere = fromHere,
-    // A page that is not proven to be the one that the host has is not opened.
-    page = asked?.takeIf { it.verified }?.subject?.signIn?.let { SignInPage(it.url, it.code) },
-    problem = problem,
-)
+internal fun SignedOutRow.toNotice(host: HostRow) =
+    SignInNotice(SignInKey(host.host, agent), reveal(host.name).text, threads.toLong(), thread, signIn)
 
 private val SubjectRow.shown: Subject
     get() = Subject(
