@@ -4,7 +4,7 @@ use crate::{core::CommandOutcome, rows::ThreadRow};
 use pilothouse_domain::{
     AgentName, BlobHash, CommandId, ContentHash, ConversationKey, HostId, Position, RequestId,
     RequestStatus, ThreadId, WorkspaceId,
-    provider::{NativeConversation, OfferedCommand, OfferedModel},
+    provider::{FoundFile, NativeConversation, OfferedCommand, OfferedModel},
 };
 use pilothouse_engine::{
     DeliveryRow, Page as EnginePage, Query as EngineQuery, ThreadCounts, ThreadFilter, ThreadPlace,
@@ -225,6 +225,13 @@ pub struct NativeConversation {
     pub thread: Option<ThreadId>,
 }
 
+/// A file that an agent found, for a message to name.
+#[uniffi::remote(Record)]
+pub struct FoundFile {
+    /// Its path within the workspace, without control characters; to be shown with hidden characters made visible.
+    pub path: String,
+}
+
 /// The answer to a `Query`.
 #[derive(Debug, Clone, uniffi::Enum)]
 pub enum Page {
@@ -287,8 +294,8 @@ pub enum Page {
     },
     /// Files, the best first, at most 50.
     Files {
-        /// Their paths within the workspace.
-        files: Vec<String>,
+        /// The files.
+        files: Vec<FoundFile>,
     },
     /// What came of a command.
     Outcome {

@@ -63,7 +63,7 @@ pub struct SignedOutRow {
     pub sign_in: Vec<String>,
     /// Whether it can be signed in from a device, by `CommandBody.ThreadSignIn` in `thread`, as far as its family goes.
     #[uniffi(default = false)]
-    pub from_here: bool,
+    pub can_sign_in: bool,
     /// The open request that says how, once that was begun, from whichever device.
     #[uniffi(default = None)]
     pub request: Option<RequestId>,

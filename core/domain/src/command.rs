@@ -10,7 +10,7 @@
 //! | `thread.rollback` | operate | nothing runs; the last run the person saw; the run ended | `rollback.requested`, later `rollback.ended` | `revert` | `unfit_run`, `stale`, `unknown_run`, `busy`, `unsupported`, `invalid` |
 //! | `thread.compact` | operate | nothing runs; the agent has a conversation | a run without a message | `compact` | `unfit_run`, `busy`, `unsupported`, `invalid` |
 //! | `thread.select` | operate | agent advertises model and effort, as far as it says; mode offered; agent can switch once it has a conversation | `thread.selected` (holds from the next turn on) | – | `unknown_model`, `unknown_effort`, `unsupported_mode`, `unsupported`, `invalid` |
-//! | `thread.sign_in` | approve | nothing runs; the thread is held for its agent's sign-in | `sign_in.noted`, later a request of kind `auth`; nothing while one is open | `sign_in` | `unfit_run`, `busy`, `unsupported`, `invalid` |
+//! | `thread.sign_in` | approve | nothing runs; the thread is held for its agent's sign-in | `sign_in.asked`, later a request of kind `auth`; nothing while one is open | `sign_in` | `unfit_run`, `busy`, `unsupported`, `invalid` |
 //! | `message.send` start | operate | thread active | message, run and attempt started; or queued when a run is active | `send_turn` | `unknown_thread`, `full`, `invalid`, `read_only` |
 //! | `message.send` queue | operate | thread active | message, `run.queued` (starts at once when idle and not held) | `send_turn` | the same |
 //! | `message.send` steer | operate | run (active or queued) | message; native steering, or restart by interrupt | `steer` or `interrupt` | `turn_ended` (message is kept at the queue's head, held), `stale`, `unsupported` |

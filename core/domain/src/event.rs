@@ -433,12 +433,18 @@ pub enum Event {
         /// What.
         notice: Notice,
     },
-    /// A sign-in of the agent was asked for, or came to nothing (docs/decisions/033).
-    #[serde(rename = "sign_in.noted")]
-    SignInNoted {
-        /// Why it came to nothing, bounded: the agent's words or ours. `None` when it is asked for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        problem: Option<String>,
+    /// A sign-in of the agent was asked for (docs/decisions/033).
+    #[serde(rename = "sign_in.asked")]
+    SignInAsked {
+        /// An earlier version goes on without it.
+        #[serde(default)]
+        skippable: Skippable,
+    },
+    /// A sign-in of the agent came to nothing.
+    #[serde(rename = "sign_in.failed")]
+    SignInFailed {
+        /// Why, bounded: the agent's words or ours.
+        problem: String,
         /// An earlier version goes on without it.
         #[serde(default)]
         skippable: Skippable,

@@ -107,6 +107,13 @@ pub struct NativeConversation {
     pub thread: Option<ThreadId>,
 }
 
+/// A file that an agent found, for a message to name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundFile {
+    /// Its path within the workspace, without control characters; to be shown with hidden characters made visible.
+    pub path: String,
+}
+
 /// Where a session stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "status", rename_all = "snake_case")]

@@ -9,7 +9,7 @@ use pilothouse_domain::{
     AgentName, BlobHash, CommandBody, CommandId, ContentHash, Cursor, Digest, HostId, Position,
     Refusal, RequestId, RequestStatus, RuntimeRequest, ThreadId, WorkspaceId,
     command::Notice,
-    provider::{NativeConversation, OfferedCommand, OfferedModel},
+    provider::{FoundFile, NativeConversation, OfferedCommand, OfferedModel},
 };
 use pilothouse_orchestrator::Decision;
 use pilothouse_store::{ThreadFilter, ThreadPlace};
@@ -335,8 +335,8 @@ pub enum Page {
         /// Where the next page begins, if there is one.
         next: Option<String>,
     },
-    /// Files, the best first: their paths within the workspace.
-    Files(Vec<String>),
+    /// Files, the best first.
+    Files(Vec<FoundFile>),
     /// What came of a command.
     Outcome {
         /// Its place in the outbox, while it is there.

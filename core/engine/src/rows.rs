@@ -61,7 +61,7 @@ pub struct SignedOutRow {
     /// Empty where the way is the agent's own and not known.
     pub sign_in: Vec<String>,
     /// Whether it can be signed in from a device, by `thread.sign_in` in `thread`, as far as its family goes.
-    pub from_here: bool,
+    pub can_sign_in: bool,
     /// The open request that says how, once that was begun, from whichever device.
     pub request: Option<RequestId>,
     /// Why the last one that was begun in `thread` came to nothing.

@@ -6,8 +6,11 @@ use crate::{
     runtimes::{Running, Runtimes},
 };
 use pilothouse_domain::{
-    AgentName, ConversationKey, Mode, NativeId, ThreadId, WorkspaceId, binding::BindingKey, limits,
-    provider::NativeConversation, thread::Selection,
+    AgentName, ConversationKey, Mode, NativeId, ThreadId, WorkspaceId,
+    binding::BindingKey,
+    limits,
+    provider::{FoundFile, NativeConversation},
+    thread::Selection,
 };
 use pilothouse_providers::{
     contract::{
@@ -159,7 +162,7 @@ impl Ledger {
         agent: AgentName,
         workspace: WorkspaceId,
         text: String,
-    ) -> Result<Vec<String>, ListError> {
+    ) -> Result<Vec<FoundFile>, ListError> {
         let cwd = self.place_of(&workspace)?;
         let what = "files";
         let running = self
@@ -175,7 +178,8 @@ impl Ledger {
             text: text.chars().take(limits::TITLE_CHARS).collect(),
             limit: limits::LISTED_FILES,
         };
-        files.find(asked).await.map_err(failed)
+        let found = files.find(asked).await.map_err(failed)?;
+        Ok(found.into_iter().map(|path| FoundFile { path }).collect())
     }
 
     fn place_of(&self, workspace: &WorkspaceId) -> Result<PathBuf, ListError> {

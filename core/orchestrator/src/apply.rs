@@ -482,7 +482,8 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         | Event::UsageRecorded { .. }
         | Event::TurnEnded { .. }
         | Event::NoticeRaised { .. }
-        | Event::SignInNoted { .. }
+        | Event::SignInAsked { .. }
+        | Event::SignInFailed { .. }
         | Event::AnomalyFound { .. }
         | Event::FrameUnreadable { .. }
         | Event::DevicePaired { .. }

@@ -70,7 +70,8 @@ pub fn project(rows: &mut dyn Rows, state_before: &ThreadState, host_time_ms: u6
         | Event::TransferRecorded { .. }
         | Event::TransferStatusChanged { .. }
         | Event::NoticeRaised { .. }
-        | Event::SignInNoted { .. }
+        | Event::SignInAsked { .. }
+        | Event::SignInFailed { .. }
         | Event::FrameUnreadable { .. }
         | Event::DevicePaired { .. }
         | Event::DeviceRevoked { .. } => {}

@@ -55,8 +55,7 @@ impl Deciding<'_> {
         if is_open(state) {
             return Ok(accepted());
         }
-        self.draft.emit(Event::SignInNoted {
-            problem: None,
+        self.draft.emit(Event::SignInAsked {
             skippable: Skippable,
         });
         self.draft

@@ -67,8 +67,8 @@ pub fn summarise(
 fn sign_in_problem(entry: &Entry, previous: Option<&ThreadSummary>) -> Option<String> {
     let said = entry.events.iter().rev().find_map(|logged| match logged {
         LoggedEvent::Known(event) => match event.as_ref() {
-            Event::SignInNoted { problem, .. } => Some(problem.clone()),
-            Event::QueueHeld { reason: None } => Some(None),
+            Event::SignInFailed { problem, .. } => Some(Some(problem.clone())),
+            Event::SignInAsked { .. } | Event::QueueHeld { reason: None } => Some(None),
             _ => None,
         },
         LoggedEvent::Unknown(_) => None,

@@ -25,8 +25,8 @@ pub struct FileSearch {
 /// Bytes of a path; Linux has none that is longer.
 const PATH: usize = 4096;
 
-/// The first of what an agent found that can stand in a message: paths within the directory, without characters that a
-/// screen does not show.
+/// The first of what an agent found that can stand in a message: paths within the directory, without control
+/// characters.
 pub(crate) fn fit(found: Vec<String>, limit: u32) -> Vec<String> {
     let fits = |path: &String| {
         !path.is_empty()

@@ -39,7 +39,7 @@ impl SignedOut {
             other,
         };
         let notice = out.notice("both to wait", |notice| notice.threads == 2);
-        assert!(notice.from_here);
+        assert!(notice.can_sign_in);
         assert_eq!((notice.request, notice.problem), (None, None));
         out
     }

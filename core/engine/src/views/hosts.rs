@@ -54,7 +54,7 @@ fn signed_out(found: SignedOut, policy: &Policy) -> Option<SignedOutRow> {
     Some(SignedOutRow {
         family: family.clone(),
         sign_in: signing_in(family).iter().map(ToString::to_string).collect(),
-        from_here: agent.capabilities.has(CapabilityFlag::SignIn),
+        can_sign_in: agent.capabilities.has(CapabilityFlag::SignIn),
         request: found.request,
         problem: found.problem,
         agent: found.agent,

@@ -9,9 +9,9 @@ use super::{
     text::span,
 };
 use pilothouse_domain::{
-    AgentName, BlobHash, CommandBody, HostId, RequestId, ThreadId, WorkspaceId,
+    AgentName, BlobHash, CommandBody, Cursor, HostId, RequestId, ThreadId, WorkspaceId,
     command::Notice,
-    provider::{NativeConversation, OfferedCommand, OfferedModel},
+    provider::{FoundFile, NativeConversation, OfferedCommand, OfferedModel},
 };
 use pilothouse_engine::{
     Batch, Core, CoreConfig, HostRow, InboxRow, LinkState, NewCommand, Observation, Page,
@@ -420,13 +420,24 @@ impl Device {
         doing: &str,
         until: Instant,
     ) -> Result<Option<Notice>, Failure> {
+        let confirmed = self.confirm_at(ticket, doing, until);
+        confirmed.map(|(_, notice)| notice)
+    }
+
+    /// As [`Self::confirm`]; with the log's place right after it.
+    pub(crate) fn confirm_at(
+        &mut self,
+        ticket: &Ticket,
+        doing: &str,
+        until: Instant,
+    ) -> Result<(Cursor, Option<Notice>), Failure> {
         let began = Instant::now();
         let left = until.saturating_duration_since(began);
         let outcome = self
             .runtime
             .block_on(async { tokio::time::timeout(left, ticket.outcome()).await });
         let failure = match outcome {
-            Ok(TicketOutcome::Accepted { notice, .. }) => return Ok(notice),
+            Ok(TicketOutcome::Accepted { cursor, notice }) => return Ok((cursor, notice)),
             Ok(TicketOutcome::Refused { refusal }) => Failure::refused(doing, &refusal),
             Ok(TicketOutcome::Expired) => Failure::new(
                 Code::Error,
@@ -508,7 +519,7 @@ impl Device {
     }
 
     /// Files that a thread's agent finds by a part of their path.
-    pub(crate) fn files(&self, row: &ThreadRow, text: &str) -> Result<Vec<String>, Failure> {
+    pub(crate) fn files(&self, row: &ThreadRow, text: &str) -> Result<Vec<FoundFile>, Failure> {
         let asked = Query::Files {
             host: row.host,
             agent: row.summary.agent.clone(),

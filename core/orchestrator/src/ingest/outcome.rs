@@ -290,8 +290,8 @@ impl Ingesting<'_> {
     }
 
     pub(super) fn sign_in_failed(&mut self, message: &str) {
-        self.emit(Event::SignInNoted {
-            problem: Some(cut(message, WORDS)),
+        self.emit(Event::SignInFailed {
+            problem: cut(message, WORDS),
             skippable: Skippable,
         });
     }

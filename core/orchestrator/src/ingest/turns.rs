@@ -9,7 +9,7 @@ use pilothouse_domain::{
     item::Body,
     provider::{ProviderThread, ProviderThreadStatus, TurnEnd, TurnStatus},
     provider_event::NativePlace,
-    request::{AnswerDelivery, RequestStatus},
+    request::{AnswerDelivery, RequestKind, RequestStatus},
     row::RowKind,
     run::{
         AttemptReason, AttemptStatus, BackgroundOwner, Correlation, NodeKind, NodeStatus, Origin,
@@ -437,7 +437,8 @@ impl Ingesting<'_> {
                 });
             }
         }
-        self.close_requests(|slot| slot.node == spot.node);
+        // A sign-in is not the turn's: it goes on, and ends by the agent's own word.
+        self.close_requests(|slot| slot.node == spot.node && slot.kind != RequestKind::Auth);
     }
 
     /// Gives work that outlives its turn an owner.

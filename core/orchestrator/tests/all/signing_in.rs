@@ -5,6 +5,7 @@ use pilothouse_domain::{
     CapabilityFlag, CapabilityValue, CommandBody, EffectKind, EffectOutcome, Event,
     ProviderEventKind, Refusal, RequestStatus, Subject,
     event::{HoldReason, Skippable},
+    provider::TurnStatus,
     provider_event::{NativePlace, Resolution},
     refusal::Fallback,
     request::RequestKind,
@@ -37,7 +38,8 @@ fn noted(world: &World) -> Vec<Option<String>> {
     let events = world.events().into_iter();
     events
         .filter_map(|event| match event {
-            Event::SignInNoted { problem, .. } => Some(problem),
+            Event::SignInAsked { .. } => Some(None),
+            Event::SignInFailed { problem, .. } => Some(Some(problem)),
             _ => None,
         })
         .collect()
@@ -127,6 +129,25 @@ fn what_it_came_to_nothing_by_is_kept_and_the_thread_waits_on() {
 }
 
 #[test]
+fn a_turn_that_ends_meanwhile_leaves_it_open() {
+    let (mut world, _) = refused(CapabilityValue::Yes);
+    world.submit(CommandBody::ThreadSignIn).unwrap();
+    let effect = world.effects().remove(0);
+    world.outcome(&effect, EffectOutcome::Acknowledged);
+    // Somebody types at the desk before the agent asks.
+    world.place.turn = Some("desk".into());
+    world.agent(ProviderEventKind::TurnStarted);
+    asks(&mut world);
+    world.end_turn(TurnStatus::Completed);
+    assert_eq!(world.request().status, RequestStatus::Pending);
+    closes(&mut world, Resolution::Answered);
+    assert!(matches!(
+        world.request().status,
+        RequestStatus::Answered { by: None, .. }
+    ));
+}
+
+#[test]
 fn it_is_given_up_by_an_answer() {
     let (mut world, _) = refused(CapabilityValue::Yes);
     asks(&mut world);
@@ -160,10 +181,13 @@ fn an_agent_that_has_none_is_signed_in_on_its_host() {
 
 #[test]
 fn an_earlier_version_goes_on_without_what_is_noted() {
-    let event = Event::SignInNoted {
-        problem: None,
-        skippable: Skippable,
-    };
-    let written = serde_json::to_value(&event).unwrap();
-    assert_eq!(written["skippable"], true);
+    let problem = "nobody came".to_owned();
+    let skippable = Skippable;
+    for event in [
+        Event::SignInAsked { skippable },
+        Event::SignInFailed { problem, skippable },
+    ] {
+        let written = serde_json::to_value(&event).unwrap();
+        assert_eq!(written["skippable"], true);
+    }
 }

@@ -92,7 +92,9 @@ impl Codec {
     /// `account/login/completed`: a sign-in ended, of ours or of anybody's who is connected with the same codex.
     pub(super) fn sign_in_ended(&mut self, params: &Value, out: &mut Vec<Received>) -> Option<()> {
         let success = params.get("success")?.as_bool()?;
-        let request = params.get("loginId").map(request_id);
+        // A key that somebody gave it has none; whether that is taken, the next turn shows.
+        let by_account = params.get("loginId").filter(|id| id.is_string());
+        let request = by_account.map(request_id);
         if let Some((request, ended)) =
             request.and_then(|id| Some((id.clone(), self.requests.take(&id)?)))
         {
@@ -117,7 +119,7 @@ impl Codec {
                 );
             }
         }
-        if success {
+        if success && by_account.is_some() {
             event(out, NativePlace::default(), ProviderEventKind::SignedIn);
         }
         Some(())

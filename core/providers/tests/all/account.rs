@@ -176,4 +176,9 @@ fn a_sign_in_without_a_page_is_none_and_one_of_anybody_signs_codex_in() {
         "loginId": "of the desk", "success": true, "error": null,
     }});
     assert_eq!(told_of(&mut codec, &done), [ProviderEventKind::SignedIn]);
+    // Whether a key is taken is not known before a turn shows it.
+    let key = json!({"method": "account/login/completed", "params": {
+        "loginId": null, "success": true, "error": null,
+    }});
+    assert_eq!(told_of(&mut codec, &key), []);
 }

@@ -310,7 +310,11 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         "claude",
         "a_conversation_is_resumed_by_another_process_after_a_kill",
     ),
-    (SignIn, "codex", "two_devices_begin_one_sign_in_and_all_threads_go_on"),
+    (
+        SignIn,
+        "codex",
+        "two_devices_begin_one_sign_in_and_all_threads_go_on",
+    ),
     (
         CompactOnRequest,
         "codex",

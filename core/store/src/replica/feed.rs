@@ -73,8 +73,8 @@ impl ReplicaTx<'_> {
         for changed in &update.threads {
             let thread = changed.summary.thread;
             let before = self.summary(host, thread)?;
-            let waits = |line: &ThreadSummary| line.held == Some(HoldReason::SignIn);
-            applied.signed_out |= before.as_ref().is_some_and(waits) != waits(&changed.summary);
+            applied.signed_out |= before.as_ref().map(waits_for_sign_in).unwrap_or_default()
+                != waits_for_sign_in(&changed.summary);
             applied.ended |=
                 before.is_some_and(|before| before.last_run != changed.summary.last_run);
             applied.asking |= !changed.requests.is_empty();
@@ -378,4 +378,10 @@ impl ReplicaReads {
         )?;
         Ok(rows::waiting(&marks))
     }
+}
+
+/// What a line says of a sign-in: whether its thread waits for one, and why the last came to nothing.
+fn waits_for_sign_in(line: &ThreadSummary) -> (bool, Option<&str>) {
+    let waits = line.held == Some(HoldReason::SignIn);
+    (waits, line.sign_in_problem.as_deref())
 }

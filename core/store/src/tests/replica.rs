@@ -141,7 +141,7 @@ fn whose_sign_in_was_refused_is_told_once_for_each_agent_and_a_change_of_it_is_n
         threads: vec![asks],
         ..step(Vec::new())
     };
-    write(&mut store, |tx| tx.apply_feed(HOST, &told, None));
+    assert!(write(&mut store, |tx| tx.apply_feed(HOST, &told, None)).signed_out);
     let signing_in = SignedOut {
         request: Some(request(9, RequestKind::Auth).id),
         problem: Some("nobody came".to_owned()),
@@ -151,7 +151,7 @@ fn whose_sign_in_was_refused_is_told_once_for_each_agent_and_a_change_of_it_is_n
         store.signed_out(HOST).unwrap(),
         [of("claude", 1, 21), signing_in]
     );
-    assert!(!feed(&mut store, threads.clone()));
+    assert!(feed(&mut store, threads.clone()), "why goes, too");
     // The same again is no news; a thread more or less is.
     assert!(!feed(&mut store, threads));
     assert!(feed(&mut store, vec![line(7, "codex", None, 0)]));

@@ -4,7 +4,7 @@ use super::WireError;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pilothouse_domain::{
     AgentName, BlobHash, Mode, Position, Row, Scope, ThreadId, WorkspaceId,
-    provider::NativeConversation,
+    provider::{FoundFile, NativeConversation},
 };
 use pilothouse_json::Tagged;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -135,10 +135,8 @@ pub enum QueryResult {
     },
     /// Files of a workspace.
     Files {
-        /// Their paths within it, the best first, at most
-        /// [`LISTED_FILES`](pilothouse_domain::limits::LISTED_FILES). Any text may stand in a path but what a screen does not
-        /// show.
-        files: Vec<String>,
+        /// The best first, at most [`LISTED_FILES`](pilothouse_domain::limits::LISTED_FILES).
+        files: Vec<FoundFile>,
     },
     /// What the doctor found.
     Doctor(DoctorReport),

@@ -24,7 +24,8 @@ pub(in crate::golden) fn event_name(event: &Event) -> &'static str {
         Event::AttemptBound { .. } => "attempt.bound",
         Event::AttemptEnded { .. } => "attempt.ended",
         Event::QueueHeld { .. } => "queue.held",
-        Event::SignInNoted { .. } => "sign_in.noted",
+        Event::SignInAsked { .. } => "sign_in.asked",
+        Event::SignInFailed { .. } => "sign_in.failed",
         Event::SessionChanged { .. } => "session.changed",
         Event::SessionStatusChanged { .. } => "session.status",
         Event::CapabilitiesLearned { .. } => "session.capabilities",
@@ -138,8 +139,11 @@ pub(in crate::golden) fn events() -> Vec<Event> {
             reason: Some(HoldReason::SteerMissed),
         },
         Event::QueueHeld { reason: None },
-        Event::SignInNoted {
-            problem: Some("device auth timed out after 15 minutes".into()),
+        Event::SignInAsked {
+            skippable: Skippable,
+        },
+        Event::SignInFailed {
+            problem: "device auth timed out after 15 minutes".into(),
             skippable: Skippable,
         },
         Event::SessionChanged { session: session() },

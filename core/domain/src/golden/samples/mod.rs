@@ -8,7 +8,7 @@ mod parts;
 
 pub(super) use self::{agents::*, commands::*, events::*, kept::*};
 
-pub(super) const EVENTS: usize = 49;
+pub(super) const EVENTS: usize = 50;
 pub(super) const REFUSALS: usize = 27;
 pub(super) const PROVIDER_EVENTS: usize = 25;
 pub(super) const ITEMS: usize = 20;

@@ -48,7 +48,7 @@ struct SignedOut<'a> {
     threads: u64,
     thread: ThreadId,
     sign_in: &'a [String],
-    from_here: bool,
+    can_sign_in: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<RequestId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ impl<'a> From<&'a HostRow> for Host<'a> {
                     threads: row.threads,
                     thread: row.thread,
                     sign_in: &row.sign_in,
-                    from_here: row.from_here,
+                    can_sign_in: row.can_sign_in,
                     request: row.request,
                     problem: row.problem.as_deref(),
                 })

@@ -7,7 +7,7 @@ use pilothouse_domain::{
     Refusal, RequestId, RequestStatus, RunId, RunStatus, ThreadId, WorkspaceId,
     command::NoticeKind,
     event::HoldReason,
-    provider::{NativeConversation, OfferedCommand, OfferedModel},
+    provider::{FoundFile, NativeConversation, OfferedCommand, OfferedModel},
     request::Answer,
     thread::Selection,
 };
@@ -110,12 +110,12 @@ pub(crate) struct Commands {
     pub(crate) commands: Vec<OfferedCommand>,
 }
 
-/// `files`: files of a thread's workspace, the best first, by their paths in it.
+/// `files`: files of a thread's workspace, the best first.
 #[derive(Debug, Serialize)]
 pub(crate) struct Files {
     pub(crate) thread: ThreadId,
     pub(crate) host: HostId,
-    pub(crate) files: Vec<String>,
+    pub(crate) files: Vec<FoundFile>,
 }
 
 /// `sent`

@@ -191,7 +191,7 @@ pub(crate) fn signed_out_line(row: &SignedOutRow, host_name: &str) -> String {
             one_line(problem, 200)
         );
     }
-    if row.from_here {
+    if row.can_sign_in {
         let _ = write!(here, " `sign-in {}` signs it in from here.", row.thread);
     }
     format!(

@@ -67,7 +67,7 @@ pub(super) fn host(link: LinkState) -> HostRow {
             threads: 20,
             thread: thread_id(),
             sign_in: vec!["codex login".to_owned()],
-            from_here: true,
+            can_sign_in: true,
             request: None,
             problem: None,
         }],

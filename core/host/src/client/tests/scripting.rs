@@ -10,7 +10,7 @@ use pilothouse_domain::{
     Refusal, RequestStatus, RunStatus, ThreadId,
     command::NoticeKind,
     event::HoldReason,
-    provider::{NativeConversation, OfferedCommand, OfferedModel},
+    provider::{FoundFile, NativeConversation, OfferedCommand, OfferedModel},
     request::{Answer, AnswerDelivery, QuestionReply},
     run::BlockedOn,
     state::EndedRun,
@@ -194,7 +194,9 @@ fn examples() -> Vec<String> {
             json::Files {
                 thread: thread_id(),
                 host: host_id(),
-                files: vec!["src/parser.rs".to_owned()],
+                files: vec![FoundFile {
+                    path: "src/parser.rs".to_owned(),
+                }],
             },
         ),
         json::line(

@@ -37,6 +37,7 @@ fn the_verbs_hold_together() {
             "sign-in",
             "select",
             "commands",
+            "files",
             "send",
             "watch",
             "inbox",

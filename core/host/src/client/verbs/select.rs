@@ -103,7 +103,7 @@ pub(super) fn files(args: &FilesArgs, output: &mut Output) -> Result<(), Failure
         output.say(Some(Tone::Dim), "No file of the workspace fits.")?;
     }
     for file in &files {
-        output.say(None, &show::safe(file))?;
+        output.say(None, &show::safe(&file.path))?;
     }
     output.object(
         "files",

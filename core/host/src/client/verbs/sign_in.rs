@@ -9,7 +9,7 @@ use crate::client::{
     show,
     style::Tone,
 };
-use pilothouse_domain::{HostId, ThreadId, command::CommandBody, request::RequestKind};
+use pilothouse_domain::{HostId, RequestId, ThreadId, command::CommandBody, request::RequestKind};
 use pilothouse_engine::{InboxRow, InboxState, Scope};
 
 /// What came of asking for it.
@@ -23,26 +23,41 @@ enum Came {
 pub(super) fn sign_in(args: &SignInArgs, output: &mut Output) -> Result<(), Failure> {
     let mut device = Device::open(&args.device, Some(args.patience), None)?;
     let until = device.confirm_by();
-    let (host, thread) = waiting_thread(&mut device, &args.of)?;
+    let meant = waiting(&mut device, &args.of)?;
+    let (host, thread) = (meant.host, meant.thread);
     device.look_at(host, thread, until)?;
     device.observe(Scope::Inbox);
-    let ticket = device.submit(host, Some(thread), CommandBody::ThreadSignIn)?;
-    device.confirm(&ticket, "having the agent sign in", until)?;
+    let mut told = None;
+    if meant.request.is_none() {
+        let ticket = device.submit(host, Some(thread), CommandBody::ThreadSignIn)?;
+        let (place, _) = device.confirm_at(&ticket, "having the agent sign in", until)?;
+        told = Some((ticket.command_id(), place.seq));
+    }
     let came = device.wait(Some(until), |device| {
         let asks = |row: &&InboxRow| {
-            row.thread == thread
-                && row.kind == RequestKind::Auth
-                && row.state == InboxState::Pending
+            let is_meant = match meant.request {
+                Some(request) => row.request == request,
+                None => row.thread == thread && row.kind == RequestKind::Auth,
+            };
+            row.host == host && is_meant && row.state == InboxState::Pending
         };
         if let Some(row) = device.seen.inbox.iter().flatten().find(asks) {
             return Some(Came::Asks(Box::new(row.clone())));
         }
+        // What is held here may still say how the one before ended.
         let summary = device.line(thread)?.summary;
+        if told.is_some_and(|(_, seq)| summary.seq < seq) {
+            return None;
+        }
         match summary.sign_in_problem {
             Some(problem) => Some(Came::Failed(problem)),
             None => summary.held.is_none().then_some(Came::Over),
         }
     });
+    let about = |failure: Failure| match told {
+        Some((command, _)) => failure.about(command),
+        None => failure,
+    };
     match came {
         Some(Came::Asks(row)) => {
             let row = device.shown(&row);
@@ -64,48 +79,63 @@ pub(super) fn sign_in(args: &SignInArgs, output: &mut Output) -> Result<(), Fail
             output.say(Some(Tone::Good), "It does not wait any more.")?;
             Ok(())
         }
-        Some(Came::Failed(problem)) => Err(Failure::new(
-            Code::Error,
-            format!("signing in: {}", show::safe(&problem)),
-        )
-        .about(ticket.command_id())),
-        None => Err(Failure::new(
-            Code::Unconfirmed,
-            "the agent has not said yet how it is signed in",
-        )
-        .next("`pilothouse inbox` shows it when it has")
-        .about(ticket.command_id())),
+        Some(Came::Failed(problem)) => Err(about(
+            Failure::new(Code::Error, format!("signing in: {}", show::safe(&problem)))
+                .next("try again, or sign in on the host: `pilothouse hosts` says how"),
+        )),
+        None => Err(about(
+            Failure::new(
+                Code::Unconfirmed,
+                "the agent has not said yet how it is signed in",
+            )
+            .next("`pilothouse inbox` shows it when it has"),
+        )),
     }
 }
 
-/// The thread that is meant: the one to try with of an agent's, or one by the beginning of its id.
-fn waiting_thread(device: &mut Device, of: &str) -> Result<(HostId, ThreadId), Failure> {
+/// What is meant.
+struct Meant {
+    host: HostId,
+    thread: ThreadId,
+    /// What asks already for what is left to do, in whichever of the agent's threads it was begun.
+    request: Option<RequestId>,
+}
+
+/// The thread to try with of an agent, and what was begun for it; or a thread by the beginning of its id.
+fn waiting(device: &mut Device, of: &str) -> Result<Meant, Failure> {
     let hosts = device.settle().to_vec();
-    let mut found: Vec<(HostId, ThreadId, String)> = Vec::new();
+    let mut found: Vec<(Meant, String)> = Vec::new();
     for host in hosts {
         for row in host.signed_out {
             if row.agent.as_str() == of {
-                found.push((host.host, row.thread, host.name.clone()));
+                let meant = Meant {
+                    host: host.host,
+                    thread: row.thread,
+                    request: row.request,
+                };
+                found.push((meant, host.name.clone()));
             }
         }
     }
-    match found.as_slice() {
-        [] => {
-            let row = device.pick_thread(of)?;
-            Ok((row.host, row.summary.thread))
-        }
-        [(host, thread, _)] => Ok((*host, *thread)),
-        several => {
-            let problem = format!("{} hosts have such an agent", several.len());
-            let mut failure = Failure::new(Code::Usage, problem).next("name one of these threads");
-            failure.candidates = several
-                .iter()
-                .map(|(_, thread, host)| Candidate {
-                    id: thread.to_string(),
-                    label: host.clone(),
-                })
-                .collect();
-            Err(failure)
-        }
+    if found.len() > 1 {
+        let problem = format!("{} hosts have such an agent", found.len());
+        let mut failure = Failure::new(Code::Usage, problem).next("name one of these threads");
+        failure.candidates = found
+            .into_iter()
+            .map(|(meant, host)| Candidate {
+                id: meant.thread.to_string(),
+                label: host,
+            })
+            .collect();
+        return Err(failure);
     }
+    if let Some((meant, _)) = found.pop() {
+        return Ok(meant);
+    }
+    let row = device.pick_thread(of)?;
+    Ok(Meant {
+        host: row.host,
+        thread: row.summary.thread,
+        request: None,
+    })
 }

@@ -1,6 +1,9 @@
 //! What agents tell of a workspace: conversations that they have by themselves, files.
 
-use pilothouse_domain::{ConversationKey, provider::NativeConversation};
+use pilothouse_domain::{
+    ConversationKey,
+    provider::{FoundFile, NativeConversation},
+};
 use pilothouse_wire::message::{Query, QueryResult};
 
 pub(super) fn asked() -> Query {
@@ -33,6 +36,8 @@ pub(super) fn files_asked() -> Query {
 
 pub(super) fn files() -> QueryResult {
     QueryResult::Files {
-        files: vec!["src/parser.rs".to_owned(), "docs/Parsing.md".to_owned()],
+        files: ["src/parser.rs", "docs/Parsing.md"]
+            .map(|path| FoundFile { path: path.into() })
+            .to_vec(),
     }
 }
