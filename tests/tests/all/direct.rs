@@ -215,6 +215,12 @@ fn a_codex_that_moved_is_reached_again_once_its_token_and_its_address_are_said_a
         line["type"] == "host" && line["link"] == "synchronised"
     });
     done(&["direct", "set", "box", "--token"], TOKEN);
+    let files = std::fs::read_dir(world.dir().join("terminal")).unwrap();
+    let secrets = files.filter(|file| {
+        let name = file.as_ref().unwrap().file_name();
+        name.to_string_lossy().ends_with(".secret")
+    });
+    assert_eq!(secrets.count(), 1, "the one before it is gone");
     let new = ["new", "--agent", "codex", "--workspace", "workspace", "T"];
     let made = done(&new, "");
     let thread = made.only("created")["thread"].as_str().unwrap().to_owned();

@@ -271,11 +271,12 @@ impl DirectDialer {
     }
 
     /// Opens the ledger. The agent itself is reached when it is first needed, or when something goes on with it.
-    async fn open(&self, Said { agent, removed, .. }: Said) -> Result<Arc<Served>, String> {
-        let adapter = match removed {
+    async fn open(&self, said: Said) -> Result<Arc<Served>, String> {
+        let adapter = match said.removed {
             true => None,
-            false => Some(self.adapter(&agent).await?),
+            false => Some(self.adapter(&said).await?),
         };
+        let agent = said.agent;
         let modes = adapter.as_ref().map(|adapter| adapter.modes());
         let ledger = self.ledger(&agent, adapter).await?;
         let device = NewDevice {
@@ -314,15 +315,18 @@ impl DirectDialer {
     }
 
     /// What speaks with the agent.
-    async fn adapter(&self, agent: &DirectAgent) -> Result<Arc<dyn ProviderAdapter>, String> {
+    async fn adapter(&self, said: &Said) -> Result<Arc<dyn ProviderAdapter>, String> {
+        let agent = &said.agent;
         let endpoint = agent.endpoint().map_err(|refusal| refusal.to_string())?;
-        let (shared, host) = (Arc::clone(&self.shared), self.host);
-        let secret =
-            tokio::task::spawn_blocking(move || shared.platform.secret(&secret_name(host)))
-                .await
-                .map_err(|error| error.to_string())?
-                .map_err(|error| format!("its secret cannot be read: {error}"))?
-                .ok_or("its secret is not kept on this device any more; add the agent again")?;
+        let (shared, name) = (
+            Arc::clone(&self.shared),
+            secret_name(self.host, said.secrets),
+        );
+        let secret = tokio::task::spawn_blocking(move || shared.platform.secret(&name))
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| format!("its secret cannot be read: {error}"))?
+            .ok_or("its secret is not kept on this device any more; add the agent again")?;
         Ok(match agent.family {
             DirectFamily::Codex => Arc::new(FarCodexAdapter::new(endpoint, secret)),
             DirectFamily::Opencode => Arc::new(FarOpencodeAdapter::new(endpoint, secret)),

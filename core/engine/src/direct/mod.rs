@@ -48,7 +48,7 @@ impl Core {
         let kept = |error: String| DirectError::NotKept { why: error };
         shared
             .platform
-            .keep_secret(&secret_name(host), line(secret))
+            .keep_secret(&secret_name(host, 0), line(secret))
             .map_err(|error| kept(error.to_string()))?;
         let said = Said {
             agent: agent.clone(),
@@ -105,20 +105,34 @@ impl Core {
         let known = shared.direct.agents();
         let others = known.iter().filter(|(other, _)| *other != host);
         agent.is_apart_from(others.map(|(_, other)| other))?;
+        let before = said.secrets;
+        let said = Said {
+            agent,
+            secrets: before.wrapping_add(secret.is_some().into()),
+            removed: false,
+        };
+        // Beside the one before it, so that no secret is ever said to an address that it was not given for.
         if let Some(secret) = secret {
-            let kept = shared
-                .platform
-                .keep_secret(&secret_name(host), line(secret));
+            let name = secret_name(host, said.secrets);
+            let kept = shared.platform.keep_secret(&name, line(secret));
             kept.map_err(|error| DirectError::NotKept {
                 why: error.to_string(),
             })?;
         }
-        let said = Said {
-            agent,
-            secrets: said.secrets.wrapping_add(secret.is_some().into()),
-            removed: false,
-        };
-        self.put_direct(host, &said)
+        self.put_direct(host, &said)?;
+        if secret.is_some() {
+            // What cannot be forgotten now goes with the agent.
+            let _ = self.forget_secret(host, before);
+        }
+        Ok(())
+    }
+
+    fn forget_secret(&self, host: HostId, number: u32) -> Result<(), DirectError> {
+        let name = secret_name(host, number);
+        let forgotten = self.shared().platform.forget_secret(&name);
+        forgotten.map_err(|error| DirectError::SecretKept {
+            why: error.to_string(),
+        })
     }
 
     /// Keeps what is said of an agent, and has whoever drives it take it in.
@@ -138,7 +152,7 @@ impl Core {
             .map_err(kept)
     }
 
-    /// Takes an agent away, and its secret with it. Its threads can still be read; nothing is sent to the agent any more, and
+    /// Takes an agent away, and its secrets with it. Its threads can still be read; nothing is sent to the agent any more, and
     /// what goes on there goes on. May wait for the platform's store of secrets.
     ///
     /// # Errors
@@ -151,10 +165,7 @@ impl Core {
             ..known.ok_or(DirectError::Unknown { host })?
         };
         self.put_direct(host, &said)?;
-        let forgotten = shared.platform.forget_secret(&secret_name(host));
-        forgotten.map_err(|error| DirectError::SecretKept {
-            why: error.to_string(),
-        })
+        (0..=said.secrets).try_for_each(|number| self.forget_secret(host, number))
     }
 }
 
@@ -163,7 +174,10 @@ fn line(secret: &str) -> &str {
     secret.trim_end_matches(['\r', '\n'])
 }
 
-/// Under what the platform keeps the secret of an agent.
-pub(crate) fn secret_name(host: HostId) -> String {
-    format!("direct-{host}")
+/// Under what the platform keeps the secret of an agent that was given so many before it.
+pub(crate) fn secret_name(host: HostId, before: u32) -> String {
+    match before {
+        0 => format!("direct-{host}"),
+        _ => format!("direct-{host}-{before}"),
+    }
 }
