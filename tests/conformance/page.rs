@@ -113,7 +113,7 @@ fn control(out: &mut String, played: &Played) {
 }
 
 fn capabilities(out: &mut String, table: &Table) {
-    out.push_str("\n## What the sessions declare\n\nAs the agents' profiles have it, overridden by what a session said. What is not known is left empty, and never taken for a yes.\n\n");
+    out.push_str("\n## What the sessions declare\n\nAs the agents' profiles have it, overridden by what a session said. What is not known is left empty, and never taken for a yes. `pendingRequestsSurviveRestart` is about the agent's own process; what outlives only the host stands in capabilities.md.\n\n");
     let names = table.agents.iter().map(Played::title);
     head(
         out,

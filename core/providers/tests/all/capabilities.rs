@@ -4,12 +4,15 @@
 
 use crate::{
     capability_evidence::{TOLD, UNREAD},
-    capability_tests::TESTED,
+    capability_tests::{SURVIVING, TESTED},
     every::Recording,
     replay::names_of,
     support::root,
 };
-use pilothouse_domain::{Capabilities, CapabilityFlag, CapabilityValue, ProviderEvent};
+use pilothouse_domain::{
+    Capabilities, CapabilityFlag, CapabilityValue, ProviderEvent,
+    capability::{Detail, Fact},
+};
 use pilothouse_orchestrator::degrade::{self, Degradation, Fallback};
 use pilothouse_providers::{claude, codex, opencode, pi};
 use std::{
@@ -154,6 +157,21 @@ fn evidence(
     }
 }
 
+/// What shows that requests outlive their client, where a profile says so: half of a flag that is two facts.
+fn survival(agent: &str, fact: Option<&Fact>, tests: &str) -> String {
+    let survives = Detail::Survives {
+        client_loss: true,
+        runtime_loss: false,
+    };
+    if fact.and_then(|fact| fact.detail.as_ref()) != Some(&survives) {
+        return String::new();
+    }
+    let test = SURVIVING.iter().find(|(whose, _)| *whose == agent);
+    let (_, test) = test.unwrap_or_else(|| panic!("{agent}: nothing shows what survives"));
+    assert!(tests.contains(&format!("fn {test}(")), "no test {test}");
+    format!("; yes where only the host ends: `{test}`")
+}
+
 #[test]
 fn every_yes_is_shown_by_a_recording_or_a_test_and_every_no_is_refused_by_one() {
     let (tests, product) = (tests(), product());
@@ -164,7 +182,10 @@ fn every_yes_is_shown_by_a_recording_or_a_test_and_every_no_is_refused_by_one() 
         for &flag in CapabilityFlag::ALL {
             let value = known.value(flag);
             match evidence(agent, flag, value, &shown, &tests) {
-                Ok(words) => rows.entry(flag).or_default().push(words),
+                Ok(words) => {
+                    let more = survival(agent, known.facts.get(&flag), &tests);
+                    rows.entry(flag).or_default().push(words + &more);
+                }
                 Err(problem) => wrong.push(format!("{agent}: {flag}: {problem}")),
             }
         }

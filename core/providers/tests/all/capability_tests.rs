@@ -411,3 +411,15 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         "conversations_of_pi_are_listed_and_become_threads",
     ),
 ];
+
+/// Tests that show that what waits for a person outlives the host, by agent.
+pub(crate) const SURVIVING: &[(&str, &str)] = &[
+    (
+        "codex",
+        "an_approval_asked_by_codex_is_answered_after_the_host_was_killed_and_the_command_runs_once",
+    ),
+    (
+        "opencode",
+        "a_permission_asked_of_opencode_is_answered_after_the_host_was_killed_and_the_agent_goes_on",
+    ),
+];
