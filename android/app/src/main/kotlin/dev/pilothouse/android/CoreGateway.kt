@@ -29,6 +29,12 @@ interface CoreGateway {
     suspend fun tryAgain(notice: SignInNotice)
 
     /**
+     * Has the agent of a notice begin to sign in. Waits for the host, at most half a minute.
+     * @throws CoreUnavailable where it did not come about
+     */
+    suspend fun signIn(notice: SignInNotice)
+
+    /**
      * Writes an answer to the outbox and returns the id of its command once it is on disk. Waits for no network.
      * @throws AnswerRefused where the core already knows that it cannot be taken, or could not write it down
      */

@@ -9,6 +9,7 @@ import dev.pilothouse.android.ui.RequestItem
 import dev.pilothouse.android.ui.RequestKey
 import dev.pilothouse.android.ui.SignInKey
 import dev.pilothouse.android.ui.SignInNotice
+import dev.pilothouse.android.ui.SignInPage
 import dev.pilothouse.android.ui.Subject
 import dev.pilothouse.android.ui.reveal
 import dev.pilothouse.core.ChangeRow
@@ -60,8 +61,14 @@ internal fun InboxRow.toItem(context: Context): RequestItem {
     )
 }
 
-internal fun SignedOutRow.toNotice(host: HostRow) =
-    SignInNotice(SignInKey(host.host, agent), reveal(host.name).text, threads.toLong(), thread, signIn)
+/** [asked] is the request that says how it is signed in, if there is one. */
+internal fun SignedOutRow.toNotice(host: HostRow, asked: InboxRow?) = SignInNotice(
+    SignInKey(host.host, agent), reveal(host.name).text, threads.toLong(), thread, signIn,
+    canSignIn = canSignIn,
+    // A page that is not proven to be the one that the host has is not opened.
+    page = asked?.takeIf { it.verified }?.subject?.signIn?.let { SignInPage(it.url, it.code) },
+    problem = problem,
+)
 
 private val SubjectRow.shown: Subject
     get() = Subject(

@@ -74,6 +74,7 @@ class MainActivity : ComponentActivity() {
         when (event) {
             InboxEvent.PairHost -> pairing.open("")
             is InboxEvent.TryAgain -> pilothouse.signIns.tryAgain(event.key)
+            is InboxEvent.SignIn -> pilothouse.signIns.signIn(event.key)
             else -> approvals.onEvent(event)
         }
     }

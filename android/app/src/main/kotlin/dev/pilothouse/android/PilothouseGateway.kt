@@ -71,16 +71,28 @@ class PilothouseGateway(private val context: Context, private val opening: Defer
     }
 
     override val signIns: Flow<List<SignInNotice>> = flow {
-        emitAll(opened().hosts().map { hosts -> hosts.flatMap { host -> host.signedOut.map { it.toNotice(host) } } }.distinctUntilChanged())
+        val core = opened()
+        val notices = combine(core.hosts(), core.inbox()) { hosts, inbox ->
+            hosts.flatMap { host -> host.signedOut.map { row -> row.toNotice(host, inbox.firstOrNull { it.request == row.request }) } }
+        }
+        emitAll(notices.distinctUntilChanged())
     }
 
-    override suspend fun tryAgain(notice: SignInNotice) {
+    override suspend fun tryAgain(notice: SignInNotice) = inTime { core ->
+        val (host, thread) = notice.key.host to notice.thread
+        val header = core.timeline(host, thread, tail = 1).first { it.header.synchronised }.header
+        core.submit(NewCommand(host, thread, CommandBody.QueueRelease(header.queueRevision))).accepted()
+    }
+
+    override suspend fun signIn(notice: SignInNotice) = inTime { core ->
+        core.submit(NewCommand(notice.key.host, notice.thread, CommandBody.ThreadSignIn)).accepted()
+    }
+
+    private suspend fun inTime(ask: suspend (Pilothouse) -> Unit) {
         try {
             val core = opened()
-            val (host, thread) = notice.key.host to notice.thread
             withTimeoutOrNull(PATIENCE_MS) {
-                val header = core.timeline(host, thread, tail = 1).first { it.header.synchronised }.header
-                core.submit(NewCommand(host, thread, CommandBody.QueueRelease(header.queueRevision))).accepted()
+                ask(core)
                 true
             } ?: throw CoreUnavailable(context.getString(R.string.not_tried_in_time))
         } catch (e: PilothouseException) {

@@ -13,7 +13,7 @@ import kotlinx.coroutines.flow.stateIn
 import kotlinx.coroutines.flow.update
 import kotlinx.coroutines.launch
 
-/** Agents whose sign-in was refused, for the screen and the shade, and a person's word to try again. Knows nothing of Android. */
+/** Agents whose sign-in was refused, for the screen and the shade, and a person's word to sign in or to try again. Knows nothing of Android. */
 class SignIns(private val core: CoreGateway, private val board: SignInBoard, private val scope: CoroutineScope) {
     private val told = MutableStateFlow(emptyList<SignInNotice>())
     private val trying = MutableStateFlow(emptyMap<SignInKey, Trying>())
@@ -33,13 +33,17 @@ class SignIns(private val core: CoreGateway, private val board: SignInBoard, pri
         }
     }
 
-    fun tryAgain(key: SignInKey) {
+    fun tryAgain(key: SignInKey) = ask(key, core::tryAgain)
+
+    fun signIn(key: SignInKey) = ask(key, core::signIn)
+
+    private fun ask(key: SignInKey, what: suspend (SignInNotice) -> Unit) {
         val notice = told.value.firstOrNull { it.key == key } ?: return
         if (trying.value[key] == Trying.Sending) return
         trying.update { it + (key to Trying.Sending) }
         scope.launch {
             val now = try {
-                core.tryAgain(notice)
+                what(notice)
                 Trying.Not
             } catch (e: CoreUnavailable) {
                 Trying.Refused(e.message)

@@ -35,6 +35,13 @@ class FakeCore : CoreGateway {
         tried += notice.thread
     }
 
+    val begun = mutableListOf<String>()
+
+    override suspend fun signIn(notice: SignInNotice) {
+        trouble.value?.let { throw CoreUnavailable(it) }
+        begun += notice.thread
+    }
+
     /** What was written to the outbox, in order; the place in it is the command's id. */
     val outbox = mutableListOf<Answer>()
     val delivering = mutableListOf<String>()

@@ -2,13 +2,17 @@ package dev.pilothouse.android
 
 import android.app.Notification
 import android.app.NotificationManager
+import android.content.Intent
 import androidx.compose.ui.test.assertIsDisplayed
+import androidx.compose.ui.test.assertIsNotEnabled
 import androidx.compose.ui.test.junit4.v2.createAndroidComposeRule
 import androidx.compose.ui.test.onNodeWithTag
 import androidx.compose.ui.test.onNodeWithText
 import androidx.compose.ui.test.performClick
+import androidx.compose.ui.test.performScrollTo
 import dev.pilothouse.android.ui.SignInKey
 import dev.pilothouse.android.ui.SignInNotice
+import dev.pilothouse.android.ui.SignInPage
 import dev.pilothouse.android.ui.Trying
 import org.junit.Assert.assertEquals
 import org.junit.Assert.assertFalse
@@ -17,6 +21,7 @@ import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
+import org.robolectric.Shadows.shadowOf
 
 /** Case 41: one notice for an agent whose sign-in was refused, not one for each of its threads. */
 @RunWith(RobolectricTestRunner::class)
@@ -46,6 +51,23 @@ class SignInsTest {
         assertEquals(setOf("h1/codex", "h1/claude", "h1/mine"), shade.signIns.keys)
         assertEquals("2 threads wait for it.\nSign in on wren: claude → /login", shade.signIns.getValue("h1/claude").bigText)
         assertEquals("1 thread waits for it.\nSign in on wren in the agent's own way.", shade.signIns.getValue("h1/mine").bigText)
+    }
+
+    @Test fun an_agent_is_signed_in_from_here_by_a_page_and_a_code() {
+        app.core.tellsSignIns(notice(2).copy(canSignIn = true, problem = "nobody came"))
+        rule.onNodeWithText("The last sign-in came to nothing: nobody came").assertExists()
+        rule.onNodeWithTag("begin-codex").performScrollTo().performClick()
+        rule.waitUntil { app.core.begun == listOf("t7") }
+        val page = SignInPage("https://auth.example.org/device", "ABCD-1234")
+        app.core.tellsSignIns(notice(2).copy(canSignIn = true, page = page))
+        rule.onNodeWithText("ABCD-1234").assertExists()
+        rule.onNodeWithTag("begin-codex").assertDoesNotExist()
+        rule.onNodeWithTag("open-page").performScrollTo().performClick()
+        rule.waitForIdle()
+        val opened = shadowOf(app).nextStartedActivity
+        assertEquals(Intent.ACTION_VIEW to page.url, opened.action to opened.dataString)
+        app.core.tellsSignIns(notice(2).copy(canSignIn = true, page = SignInPage("intent://other#Intent;end", null)))
+        rule.onNodeWithTag("open-page").assertIsNotEnabled()
     }
 
     @Test fun what_was_swiped_away_stays_away_while_it_lasts_and_comes_again_the_next_time() {

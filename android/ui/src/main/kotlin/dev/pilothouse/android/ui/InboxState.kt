@@ -120,6 +120,9 @@ sealed interface InboxEvent {
     data object CloseReview : InboxEvent
     data object PairHost : InboxEvent
 
+    /** The agent is to begin to sign in, from here. */
+    data class SignIn(val key: SignInKey) : InboxEvent
+
     /** A person has signed the agent in on its host: one of its threads is to try. */
     data class TryAgain(val key: SignInKey) : InboxEvent
 

@@ -4,12 +4,15 @@ import androidx.compose.foundation.layout.Arrangement
 import androidx.compose.foundation.layout.Column
 import androidx.compose.foundation.layout.fillMaxWidth
 import androidx.compose.foundation.layout.padding
+import androidx.compose.foundation.text.selection.SelectionContainer
+import androidx.compose.material3.Button
 import androidx.compose.material3.Card
 import androidx.compose.material3.MaterialTheme
 import androidx.compose.material3.OutlinedButton
 import androidx.compose.material3.Text
 import androidx.compose.runtime.Composable
 import androidx.compose.ui.Modifier
+import androidx.compose.ui.platform.LocalUriHandler
 import androidx.compose.ui.platform.testTag
 import androidx.compose.ui.semantics.LiveRegionMode
 import androidx.compose.ui.semantics.liveRegion
@@ -28,14 +31,26 @@ data class SignInNotice(
     /** What is typed on the host to sign in: a command, and what is typed into the program it starts. Empty: not known. */
     val steps: List<String>,
     val trying: Trying = Trying.Not,
+    /** It can be signed in from here. */
+    val canSignIn: Boolean = false,
+    /** Where that is done, once it was begun, from whichever device. */
+    val page: SignInPage? = null,
+    /** Why the last one that was begun came to nothing. */
+    val problem: String? = null,
 )
+
+/** A page that is opened in a browser, and the code that is entered there once. */
+data class SignInPage(val url: String, val code: String?) {
+    /** Nothing but a page of the web is opened for an agent. */
+    val opens: Boolean get() = url.startsWith("https://") || url.startsWith("http://")
+}
 
 /** Which agent on which host; [text] is its form as one word (notification tags, list keys). */
 data class SignInKey(val host: String, val agent: String) {
     val text: String get() = "$host/$agent"
 }
 
-/** How far a person's "try again" got. */
+/** How far a person's "sign in" or "try again" got. */
 sealed interface Trying {
     data object Not : Trying
     data object Sending : Trying
@@ -50,17 +65,33 @@ internal fun SignInCard(notice: SignInNotice, onEvent: (InboxEvent) -> Unit) {
         Column(Modifier.padding(16.dp), verticalArrangement = Arrangement.spacedBy(8.dp)) {
             Text("${reveal(notice.key.agent).text} on ${notice.host}: its sign-in was refused", style = MaterialTheme.typography.titleMedium)
             Text(if (notice.threads == 1L) "1 thread waits for it." else "${notice.threads} threads wait for it.")
+            val sending = notice.trying == Trying.Sending
+            notice.page?.let { Page(it) }
+            if (notice.canSignIn && notice.page == null) {
+                notice.problem?.let { Text("The last sign-in came to nothing: ${reveal(it).text}", color = MaterialTheme.colorScheme.error) }
+                Button({ onEvent(InboxEvent.SignIn(notice.key)) }, Modifier.testTag("begin-${notice.key.agent}"), enabled = !sending) { Text("Sign in") }
+            }
+            val or = if (notice.canSignIn) "Or sign" else "Sign"
             if (notice.steps.isEmpty()) {
-                Text("Sign in on that machine in the agent's own way, then try again.")
+                Text("$or in on that machine in the agent's own way, then try again.")
             } else {
-                Text("Sign in on that machine, then try again:")
+                Text("$or in on that machine, then try again:")
                 for (step in notice.steps) Verbatim(step)
             }
+            Text("A message that was refused is not said again by itself.", style = MaterialTheme.typography.bodySmall)
             (notice.trying as? Trying.Refused)?.let { Text(it.why, color = MaterialTheme.colorScheme.error) }
-            val sending = notice.trying == Trying.Sending
             OutlinedButton({ onEvent(InboxEvent.TryAgain(notice.key)) }, Modifier.testTag("try-${notice.key.agent}"), enabled = !sending) {
                 Text(if (sending) "Trying …" else "Try again")
             }
         }
     }
+}
+
+@Composable
+private fun Page(page: SignInPage) {
+    val browser = LocalUriHandler.current
+    Text("Open this page, sign in there and enter the code. Its threads go on by themselves then.")
+    Verbatim(reveal(page.url).text)
+    page.code?.let { code -> SelectionContainer { Text(reveal(code).text, Modifier.testTag("code"), style = MaterialTheme.typography.headlineSmall) } }
+    Button({ browser.openUri(page.url) }, Modifier.testTag("open-page"), enabled = page.opens) { Text("Open the page") }
 }
