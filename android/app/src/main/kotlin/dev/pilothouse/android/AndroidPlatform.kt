@@ -17,6 +17,7 @@ import java.security.KeyStore
 import java.security.PrivateKey
 import java.security.PublicKey
 import java.security.Signature
+import java.security.UnrecoverableKeyException
 import java.security.interfaces.ECPublicKey
 import java.security.spec.ECGenParameterSpec
 
@@ -50,12 +51,17 @@ class AndroidPlatform(private val key: DeviceKey) : Platform {
 
     private fun <T> reach(use: () -> T): T = try {
         use()
-    } catch (_: KeyPermanentlyInvalidatedException) {
-        throw KeyException.Gone("the phone has invalidated it")
     } catch (e: GeneralSecurityException) {
-        throw KeyException.Unavailable(e.toString())
+        throw if (e.keyIsGone) KeyException.Gone("the phone has invalidated it") else KeyException.Unavailable(e.toString())
     }
 }
+
+/**
+ * No key will be there again. AndroidKeyStore says so by the first where a key is used, and by the second where it is loaded:
+ * then without a cause. With one, the key could not be loaded just now.
+ */
+internal val GeneralSecurityException.keyIsGone: Boolean
+    get() = this is KeyPermanentlyInvalidatedException || this is UnrecoverableKeyException && cause == null
 
 /** 4, then both coordinates in 32 bytes each (SEC 1). */
 internal fun uncompressed(key: ECPublicKey): ByteArray = byteArrayOf(4) + padded(key.w.affineX) + padded(key.w.affineY)

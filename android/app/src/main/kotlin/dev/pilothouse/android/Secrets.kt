@@ -1,7 +1,6 @@
 package dev.pilothouse.android
 
 import android.security.keystore.KeyGenParameterSpec
-import android.security.keystore.KeyPermanentlyInvalidatedException
 import android.security.keystore.KeyProperties
 import android.util.AtomicFile
 import dev.pilothouse.core.SecretStore
@@ -39,10 +38,8 @@ class SealedSecrets(private val directory: File, private val key: SealingKey) : 
             String(open(name, file(name).readFully()), Charsets.UTF_8)
         } catch (_: FileNotFoundException) {
             null
-        } catch (_: AEADBadTagException) {
-            null
-        } catch (_: KeyPermanentlyInvalidatedException) {
-            null
+        } catch (e: GeneralSecurityException) {
+            if (e is AEADBadTagException || e.keyIsGone) null else throw e
         }
     }
 
@@ -51,7 +48,8 @@ class SealedSecrets(private val directory: File, private val key: SealingKey) : 
         if (!directory.isDirectory && !directory.mkdirs()) throw IOException("$directory cannot be made")
         val sealed = try {
             seal(name, secret)
-        } catch (_: KeyPermanentlyInvalidatedException) {
+        } catch (e: GeneralSecurityException) {
+            if (!e.keyIsGone) throw e
             key.renew()
             seal(name, secret)
         }

@@ -1,5 +1,6 @@
 package dev.pilothouse.android
 
+import android.security.keystore.KeyPermanentlyInvalidatedException
 import android.util.Log
 import dev.pilothouse.core.KeyException
 import dev.pilothouse.core.LogLevel
@@ -11,10 +12,12 @@ import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.shadows.ShadowLog
 import java.math.BigInteger
+import java.security.GeneralSecurityException
 import java.security.InvalidKeyException
 import java.security.PrivateKey
 import java.security.PublicKey
 import java.security.Signature
+import java.security.UnrecoverableKeyException
 import java.security.interfaces.ECPublicKey
 import java.security.spec.ECParameterSpec
 import java.security.spec.ECPoint
@@ -50,13 +53,22 @@ class AndroidPlatformTest {
     }
 
     @Test fun a_key_that_cannot_be_used_says_so_in_the_cores_own_terms() {
-        val broken = object : DeviceKey {
-            override val public: PublicKey get() = throw InvalidKeyException("locked")
-            override val private: PrivateKey get() = throw InvalidKeyException("locked")
+        val unloaded = UnrecoverableKeyException("the keystore restarts").apply { initCause(IllegalStateException()) }
+        for (trouble in listOf(InvalidKeyException("locked"), unloaded)) {
+            assertThrows(KeyException.Unavailable::class.java) { platformOf(trouble).publicKey() }
+            assertThrows(KeyException.Unavailable::class.java) { platformOf(trouble).sign(ByteArray(1)) }
         }
-        assertThrows(KeyException.Unavailable::class.java) { AndroidPlatform(broken).publicKey() }
-        assertThrows(KeyException.Unavailable::class.java) { AndroidPlatform(broken).sign(ByteArray(1)) }
+        // Where it is used, and where it is loaded.
+        for (trouble in listOf(KeyPermanentlyInvalidatedException(), UnrecoverableKeyException("Key permanently invalidated"))) {
+            assertThrows(KeyException.Gone::class.java) { platformOf(trouble).publicKey() }
+            assertThrows(KeyException.Gone::class.java) { platformOf(trouble).sign(ByteArray(1)) }
+        }
     }
+
+    private fun platformOf(trouble: GeneralSecurityException) = AndroidPlatform(object : DeviceKey {
+        override val public: PublicKey get() = throw trouble
+        override val private: PrivateKey get() = throw trouble
+    })
 
     @Test fun log_lines_keep_their_loudness() {
         val platform = AndroidPlatform(SoftwareKey())

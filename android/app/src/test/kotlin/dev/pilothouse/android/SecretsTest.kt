@@ -15,6 +15,7 @@ import org.robolectric.RobolectricTestRunner
 import java.io.File
 import java.security.InvalidKeyException
 import java.security.ProviderException
+import java.security.UnrecoverableKeyException
 import javax.crypto.SecretKey
 
 /** How secrets are sealed, under the JDK's AES in the place of the phone's. */
@@ -73,18 +74,22 @@ class SecretsTest {
     }
 
     @Test fun a_key_that_went_takes_its_secrets_with_it_and_the_next_one_keeps_new_ones() {
-        secrets.keep("direct-a", "token")
-        key.trouble = KeyPermanentlyInvalidatedException()
-        assertNull(secrets.secret("direct-a"))
-        secrets.keep("direct-b", "new")
-        assertEquals("new", secrets.secret("direct-b"))
-        assertNull(secrets.secret("direct-a"))
+        // Where it is used, and where it is loaded.
+        for (gone in listOf(KeyPermanentlyInvalidatedException(), UnrecoverableKeyException("Key permanently invalidated"))) {
+            secrets.keep("direct-a", "token")
+            key.trouble = gone
+            assertNull(secrets.secret("direct-a"))
+            secrets.keep("direct-b", "new")
+            assertEquals("new", secrets.secret("direct-b"))
+            assertNull(secrets.secret("direct-a"))
+        }
     }
 
     @Test fun a_key_that_cannot_be_used_now_leaves_what_was_kept() {
         secrets.keep("direct-a", "token")
         val before = file("direct-a").readBytes()
-        for (trouble in listOf(InvalidKeyException("busy"), ProviderException("busy"))) {
+        val unloaded = UnrecoverableKeyException("busy").apply { initCause(IllegalStateException("the keystore restarts")) }
+        for (trouble in listOf(InvalidKeyException("busy"), ProviderException("busy"), unloaded)) {
             key.trouble = trouble
             assertThrows(SecretStoreException.Unavailable::class.java) { secrets.secret("direct-a") }
             val refused = assertThrows(SecretStoreException.Unavailable::class.java) { secrets.keep("direct-a", "gehëim") }
