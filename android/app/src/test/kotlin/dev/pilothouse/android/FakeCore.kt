@@ -100,9 +100,16 @@ class FakeCore : CoreGateway {
     var directProblem: String? = null
     val driven = mutableListOf<DirectForm>()
 
-    override suspend fun directAgents() = driven.mapIndexed { at, form -> DirectItem("direct-${at + 1}", form.name, form.family, form.url, form.trust) }
+    /** While it is there, whatever concerns these agents waits for it. */
+    var directGate: CompletableDeferred<Unit>? = null
+
+    override suspend fun directAgents(): List<DirectItem> {
+        directGate?.await()
+        return driven.mapIndexed { at, form -> DirectItem("direct-${at + 1}", form.name, form.family, form.url, form.trust) }
+    }
 
     override suspend fun addDirect(form: DirectForm) {
+        directGate?.await()
         directProblem?.let { throw CoreUnavailable(it) }
         driven += form
     }

@@ -42,6 +42,8 @@ data class DirectState(
     val problem: String? = null,
     /** The [DirectItem.host] that its person is asked about before it is removed. */
     val removing: String? = null,
+    /** Counts the openings of the screen: what was asked in an earlier one ends there. */
+    val opening: Long = 0,
 )
 
 /** One of them. */
