@@ -37,7 +37,8 @@ class MainActivity : ComponentActivity() {
             val shownDirect by direct.state.collectAsStateWithLifecycle()
             BackHandler(state.reviewing != null) { approvals.onEvent(InboxEvent.CloseReview) }
             BackHandler(shownPairing != null) { pairing.onEvent(PairEvent.Close) }
-            BackHandler(shownDirect != null) { direct.onEvent(DirectEvent.Close) }
+            // A link with a code opens the pairing above it.
+            BackHandler(shownDirect != null && shownPairing == null) { direct.onEvent(DirectEvent.Close) }
             // Asked when there is something to be told about, not at the first start.
             if (state.requests.isNotEmpty() || signIns.isNotEmpty()) LaunchedEffect(Unit) { askOnce() }
             val (nowPairing, nowDirect) = shownPairing to shownDirect

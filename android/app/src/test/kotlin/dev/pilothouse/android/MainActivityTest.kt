@@ -14,6 +14,7 @@ import androidx.compose.ui.test.onNodeWithTag
 import androidx.compose.ui.test.onNodeWithText
 import androidx.compose.ui.test.onRoot
 import androidx.compose.ui.test.performClick
+import androidx.compose.ui.test.performScrollTo
 import androidx.compose.ui.test.performTextInput
 import androidx.lifecycle.Lifecycle
 import androidx.test.platform.app.InstrumentationRegistry
@@ -92,6 +93,22 @@ class MainActivityTest {
         rule.onNodeWithTag("pair").performClick()
         assertEquals(listOf("pilothouse:pair?old"), app.core.paired)
     }
+
+    @Test fun a_link_over_the_form_of_an_agent_is_what_back_closes_and_the_form_stays() {
+        rule.onNodeWithTag("pair-host").performClick()
+        rule.onNodeWithTag("drive-direct").performScrollTo().performClick()
+        rule.onNodeWithTag("direct-name").performScrollTo().performTextInput("box")
+        val link = Intent(Intent.ACTION_VIEW, Uri.parse("pilothouse:pair?AWLs9eik7"), app, MainActivity::class.java)
+        rule.activityRule.scenario.onActivity { InstrumentationRegistry.getInstrumentation().callActivityOnNewIntent(it, link) }
+        rule.onNodeWithTag("pair").assertIsDisplayed()
+        back()
+        rule.onNodeWithTag("pair").assertDoesNotExist()
+        rule.onNodeWithTag("direct-name").performScrollTo().assertTextContains("box")
+        back()
+        rule.onNodeWithText("Nothing waits for you").assertIsDisplayed()
+    }
+
+    private fun back() = rule.runOnUiThread { rule.activity.onBackPressedDispatcher.onBackPressed() }
 
     @Test fun screenshot() {
         app.core.tells(item, request("r2", "git push --force-with-lease").copy(oneTapAllowed = false))
