@@ -1,10 +1,15 @@
 package dev.pilothouse.android
 
 import android.graphics.Bitmap
+import android.text.InputType
+import android.view.View
+import android.view.ViewGroup
+import android.view.inputmethod.EditorInfo
 import androidx.compose.ui.graphics.asAndroidBitmap
 import androidx.compose.ui.semantics.SemanticsProperties
 import androidx.compose.ui.test.assertIsDisplayed
 import androidx.compose.ui.test.assertIsEnabled
+import androidx.compose.ui.test.assertIsFocused
 import androidx.compose.ui.test.assertIsNotEnabled
 import androidx.compose.ui.test.assertTextContains
 import androidx.compose.ui.test.assertTextEquals
@@ -16,6 +21,7 @@ import androidx.compose.ui.test.onRoot
 import androidx.compose.ui.test.performClick
 import androidx.compose.ui.test.performScrollTo
 import androidx.compose.ui.test.performTextInput
+import androidx.core.view.children
 import dev.pilothouse.android.ui.DirectForm
 import dev.pilothouse.android.ui.DirectKind
 import dev.pilothouse.android.ui.DirectTrust
@@ -80,6 +86,30 @@ class DirectTest {
         rule.onNodeWithText("Nothing waits for you").assertIsDisplayed()
     }
 
+    @Test fun no_keyboard_learns_the_token_or_corrects_what_is_typed() {
+        opened()
+        val password = keyboardOf("direct-token")
+        assertEquals(InputType.TYPE_CLASS_TEXT or InputType.TYPE_TEXT_VARIATION_PASSWORD, password and KIND)
+        assertEquals(InputType.TYPE_CLASS_TEXT or InputType.TYPE_TEXT_VARIATION_URI, keyboardOf("direct-url") and KIND)
+        assertEquals(InputType.TYPE_CLASS_TEXT, keyboardOf("direct-name") and KIND)
+        for (tag in listOf("direct-token", "direct-url", "direct-name", "direct-folders")) {
+            assertEquals(tag, 0, keyboardOf(tag) and InputType.TYPE_TEXT_FLAG_AUTO_CORRECT)
+        }
+    }
+
+    /** What the keyboard is told about a field. */
+    private fun keyboardOf(tag: String): Int {
+        tap(tag).assertIsFocused()
+        return rule.runOnIdle {
+            val asked = EditorInfo()
+            val editor = checkNotNull(rule.activity.findViewById<View>(android.R.id.content)).everyView.single { it.onCheckIsTextEditor() }
+            checkNotNull(editor.onCreateInputConnection(asked)).closeConnection()
+            asked.inputType
+        }
+    }
+
+    private val View.everyView: List<View> get() = listOf(this) + (this as? ViewGroup)?.children.orEmpty().flatMap { it.everyView }
+
     @Test fun a_key_has_to_be_named_where_it_is_what_is_trusted() {
         opened()
         filled()
@@ -110,5 +140,9 @@ class DirectTest {
     private fun picture(name: String) {
         val picture = rule.onRoot().captureToImage().asAndroidBitmap()
         File("target/screens").apply { mkdirs() }.resolve(name).outputStream().use { picture.compress(Bitmap.CompressFormat.PNG, 100, it) }
+    }
+
+    private companion object {
+        const val KIND = InputType.TYPE_MASK_CLASS or InputType.TYPE_MASK_VARIATION
     }
 }

@@ -8,6 +8,7 @@ import androidx.compose.foundation.layout.fillMaxSize
 import androidx.compose.foundation.layout.fillMaxWidth
 import androidx.compose.foundation.layout.padding
 import androidx.compose.foundation.rememberScrollState
+import androidx.compose.foundation.text.KeyboardOptions
 import androidx.compose.foundation.verticalScroll
 import androidx.compose.material3.Button
 import androidx.compose.material3.Card
@@ -28,6 +29,7 @@ import androidx.compose.ui.platform.testTag
 import androidx.compose.ui.semantics.LiveRegionMode
 import androidx.compose.ui.semantics.liveRegion
 import androidx.compose.ui.semantics.semantics
+import androidx.compose.ui.text.input.KeyboardType
 import androidx.compose.ui.text.input.PasswordVisualTransformation
 import androidx.compose.ui.text.input.VisualTransformation
 import androidx.compose.ui.unit.dp
@@ -154,9 +156,10 @@ private fun AddForm(state: DirectState, onEvent: (DirectEvent) -> Unit) {
     Text("Add an agent", style = MaterialTheme.typography.titleMedium)
     Choice(DirectKind.entries, form.family, DirectKind::words, !state.busy) { edit(form.copy(family = it)) }
     Field("Name", "direct-name", form.name, state) { edit(form.copy(name = it)) }
-    Field(if (form.family == DirectKind.Codex) "Address (wss://…)" else "Address (https://…)", "direct-url", form.url, state) { edit(form.copy(url = it)) }
+    val address = if (form.family == DirectKind.Codex) "Address (wss://…)" else "Address (https://…)"
+    Field(address, "direct-url", form.url, state, keyboard = KeyboardType.Uri) { edit(form.copy(url = it)) }
     val secret = if (form.family == DirectKind.Codex) "Token" else "Password"
-    Field(secret, "direct-token", form.token, state, hidden = true) { edit(form.copy(token = it)) }
+    Field(secret, "direct-token", form.token, state, keyboard = KeyboardType.Password) { edit(form.copy(token = it)) }
     Text("How this phone knows the server")
     Choice(DirectTrust.entries, form.trust, DirectTrust::words, !state.busy) { edit(form.copy(trust = it)) }
     if (form.trust == DirectTrust.Key) Field("SHA-256 of its public key", "direct-pin", form.pin, state) { edit(form.copy(pin = it)) }
@@ -164,18 +167,27 @@ private fun AddForm(state: DirectState, onEvent: (DirectEvent) -> Unit) {
     Button({ onEvent(DirectEvent.Add) }, Modifier.testTag("direct-add"), enabled = form.complete && !state.busy) { Text(if (state.busy) "One moment …" else "Add") }
 }
 
+/** None of them holds prose, and one a secret: what is typed as a password is drawn as dots, and no keyboard learns it. */
 @Composable
-private fun Field(label: String, tag: String, value: String, state: DirectState, lines: Int = 1, hidden: Boolean = false, onChange: (String) -> Unit) =
-    OutlinedTextField(
-        value,
-        onChange,
-        Modifier.fillMaxWidth().testTag(tag),
-        enabled = !state.busy,
-        label = { Text(label) },
-        visualTransformation = if (hidden) PasswordVisualTransformation() else VisualTransformation.None,
-        singleLine = lines == 1,
-        maxLines = lines,
-    )
+private fun Field(
+    label: String,
+    tag: String,
+    value: String,
+    state: DirectState,
+    lines: Int = 1,
+    keyboard: KeyboardType = KeyboardType.Text,
+    onChange: (String) -> Unit,
+) = OutlinedTextField(
+    value,
+    onChange,
+    Modifier.fillMaxWidth().testTag(tag),
+    enabled = !state.busy,
+    label = { Text(label) },
+    visualTransformation = if (keyboard == KeyboardType.Password) PasswordVisualTransformation() else VisualTransformation.None,
+    keyboardOptions = KeyboardOptions(autoCorrectEnabled = false, keyboardType = keyboard),
+    singleLine = lines == 1,
+    maxLines = lines,
+)
 
 @Composable
 private fun <T> Choice(of: List<T>, chosen: T, words: (T) -> String, enabled: Boolean, onChoose: (T) -> Unit) =
