@@ -67,7 +67,7 @@ class Approvals(
             is InboxEvent.Review -> review(waiting.value?.firstOrNull { it.id == event.id }?.key)
             InboxEvent.CloseReview -> review(null)
             // No matters of a request.
-            InboxEvent.PairHost, is InboxEvent.TryAgain, is InboxEvent.SignIn -> Unit
+            InboxEvent.PairHost, is InboxEvent.TryAgain, is InboxEvent.SignIn, is InboxEvent.CopyLink -> Unit
             is InboxEvent.Answer -> scope.launch { decide(Answer(event.key, event.contentHash, event.option.id, event.option.effect)) }
         }
     }

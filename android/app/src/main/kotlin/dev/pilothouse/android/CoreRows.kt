@@ -2,6 +2,7 @@ package dev.pilothouse.android
 
 import android.content.Context
 import dev.pilothouse.android.ui.AnswerOption
+import dev.pilothouse.android.ui.BegunSignIn
 import dev.pilothouse.android.ui.Change
 import dev.pilothouse.android.ui.Effect
 import dev.pilothouse.android.ui.Progress
@@ -61,12 +62,14 @@ internal fun InboxRow.toItem(context: Context): RequestItem {
     )
 }
 
-/** [asked] is the request that says how it is signed in, if there is one. */
+/** [asked] is the request that says how it is signed in, if there is one and the inbox has it already. */
 internal fun SignedOutRow.toNotice(host: HostRow, asked: InboxRow?) = SignInNotice(
     SignInKey(host.host, agent), reveal(host.name).text, threads.toLong(), thread, signIn,
     canSignIn = canSignIn,
-    // A page that is not proven to be the one that the host has is not opened.
-    page = asked?.takeIf { it.verified }?.subject?.signIn?.let { SignInPage(it.url, it.code) },
+    begun = request?.let {
+        // A page that is not proven to be the one that the host has is not opened.
+        BegunSignIn(asked?.key, asked?.takeIf { row -> row.verified }?.subject?.signIn?.let { steps -> SignInPage(steps.url, steps.code) })
+    },
     problem = problem,
 )
 

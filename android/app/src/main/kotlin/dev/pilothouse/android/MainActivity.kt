@@ -1,6 +1,8 @@
 package dev.pilothouse.android
 
 import android.Manifest
+import android.content.ClipData
+import android.content.ClipboardManager
 import android.content.Intent
 import android.content.pm.PackageManager
 import android.os.Build
@@ -76,6 +78,7 @@ class MainActivity : ComponentActivity() {
             InboxEvent.PairHost -> pairing.open("")
             is InboxEvent.TryAgain -> pilothouse.signIns.tryAgain(event.key)
             is InboxEvent.SignIn -> pilothouse.signIns.signIn(event.key)
+            is InboxEvent.CopyLink -> service<ClipboardManager>().setPrimaryClip(ClipData.newPlainText(getString(R.string.link), event.url))
             else -> approvals.onEvent(event)
         }
     }

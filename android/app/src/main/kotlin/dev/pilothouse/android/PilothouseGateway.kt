@@ -1,6 +1,7 @@
 package dev.pilothouse.android
 
 import android.content.Context
+import androidx.annotation.StringRes
 import dev.pilothouse.Pilothouse
 import dev.pilothouse.PilothouseException
 import dev.pilothouse.android.ui.AnswerOption
@@ -18,6 +19,7 @@ import dev.pilothouse.core.NewCommand
 import dev.pilothouse.core.Page
 import dev.pilothouse.core.Query
 import dev.pilothouse.core.RequestStatus
+import dev.pilothouse.signIn
 import kotlinx.coroutines.CoroutineScope
 import kotlinx.coroutines.Deferred
 import kotlinx.coroutines.flow.Flow
@@ -73,28 +75,28 @@ class PilothouseGateway(private val context: Context, private val opening: Defer
     override val signIns: Flow<List<SignInNotice>> = flow {
         val core = opened()
         val notices = combine(core.hosts(), core.inbox()) { hosts, inbox ->
-            hosts.flatMap { host -> host.signedOut.map { row -> row.toNotice(host, inbox.firstOrNull { it.request == row.request }) } }
+            hosts.flatMap { host -> host.signedOut.map { row -> row.toNotice(host, inbox.firstOrNull { it.host == host.host && it.request == row.request }) } }
         }
         emitAll(notices.distinctUntilChanged())
     }
 
-    override suspend fun tryAgain(notice: SignInNotice) = inTime { core ->
+    override suspend fun tryAgain(notice: SignInNotice) = inTime(R.string.not_tried_in_time) { core ->
         val (host, thread) = notice.key.host to notice.thread
         val header = core.timeline(host, thread, tail = 1).first { it.header.synchronised }.header
         core.submit(NewCommand(host, thread, CommandBody.QueueRelease(header.queueRevision))).accepted()
     }
 
-    override suspend fun signIn(notice: SignInNotice) = inTime { core ->
-        core.submit(NewCommand(notice.key.host, notice.thread, CommandBody.ThreadSignIn)).accepted()
+    override suspend fun signIn(notice: SignInNotice) = inTime(R.string.not_begun_in_time) { core ->
+        core.signIn(notice.key.host, notice.thread).accepted()
     }
 
-    private suspend fun inTime(ask: suspend (Pilothouse) -> Unit) {
+    /** [late] says what became of it where the host did not answer in time. */
+    private suspend fun inTime(@StringRes late: Int, ask: suspend (Pilothouse) -> Unit) {
         try {
-            val core = opened()
             withTimeoutOrNull(PATIENCE_MS) {
-                ask(core)
+                ask(opened())
                 true
-            } ?: throw CoreUnavailable(context.getString(R.string.not_tried_in_time))
+            } ?: throw CoreUnavailable(context.getString(late))
         } catch (e: PilothouseException) {
             throw CoreUnavailable(e.inWords, e)
         }

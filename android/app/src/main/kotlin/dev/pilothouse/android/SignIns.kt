@@ -35,7 +35,10 @@ class SignIns(private val core: CoreGateway, private val board: SignInBoard, pri
 
     fun tryAgain(key: SignInKey) = ask(key, core::tryAgain)
 
-    fun signIn(key: SignInKey) = ask(key, core::signIn)
+    /** Nothing is asked for where it was begun already, also from another device: the notice says how it goes on. */
+    fun signIn(key: SignInKey) {
+        if (told.value.none { it.key == key && it.begun != null }) ask(key, core::signIn)
+    }
 
     private fun ask(key: SignInKey, what: suspend (SignInNotice) -> Unit) {
         val notice = told.value.firstOrNull { it.key == key } ?: return

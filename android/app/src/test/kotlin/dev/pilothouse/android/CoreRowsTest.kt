@@ -1,16 +1,22 @@
 package dev.pilothouse.android
 
 import androidx.test.core.app.ApplicationProvider
+import dev.pilothouse.android.ui.BegunSignIn
 import dev.pilothouse.android.ui.Effect
 import dev.pilothouse.android.ui.Progress
+import dev.pilothouse.android.ui.RequestKey
+import dev.pilothouse.android.ui.SignInPage
 import dev.pilothouse.android.ui.quickApproval
 import dev.pilothouse.core.AnswerDelivery
 import dev.pilothouse.core.ChangeRow
 import dev.pilothouse.core.Choice
 import dev.pilothouse.core.FileAction
+import dev.pilothouse.core.HostRow
 import dev.pilothouse.core.InboxRow
 import dev.pilothouse.core.InboxState
+import dev.pilothouse.core.LinkState
 import dev.pilothouse.core.LostReason
+import dev.pilothouse.core.Mode
 import dev.pilothouse.core.OptionEffect
 import dev.pilothouse.core.Question
 import dev.pilothouse.core.RequestKind
@@ -18,7 +24,10 @@ import dev.pilothouse.core.RequestOption
 import dev.pilothouse.core.RequestStatus
 import dev.pilothouse.core.RiskHint
 import dev.pilothouse.core.RowText
+import dev.pilothouse.core.SignInSteps
+import dev.pilothouse.core.SignedOutRow
 import dev.pilothouse.core.SubjectRow
+import dev.pilothouse.core.WaitingCounts
 import org.junit.Assert.assertEquals
 import org.junit.Assert.assertNotNull
 import org.junit.Assert.assertNull
@@ -92,6 +101,25 @@ class CoreRowsTest {
         assertEquals("Database\nWhich one?\n- staging\n- live", item.subject.text)
         assertEquals("This app cannot answer questions yet. Answer it on another device.", item.hints.last())
     }
+
+    @Test fun a_sign_in_that_was_begun_names_its_request_and_its_page_only_where_it_is_proven() {
+        val steps = SignInSteps("https://auth.example.org/device", "ABCD-1234")
+        val asked = row(subject().copy(signIn = steps), RequestKind.AUTH)
+        fun begun(row: SignedOutRow, asked: InboxRow?) = row.toNotice(host, asked).begun
+        assertNull(begun(signedOut, null))
+        val open = signedOut.copy(request = "r1")
+        assertEquals(BegunSignIn(null, null), begun(open, null))
+        val key = RequestKey("h1", "t1", "r1")
+        assertEquals(BegunSignIn(key, SignInPage(steps.url, steps.code)), begun(open, asked))
+        assertEquals(BegunSignIn(key, null), begun(open, asked.copy(verified = false)))
+        assertEquals(BegunSignIn(key, null), begun(open, row()))
+    }
+
+    private val signedOut = SignedOutRow("codex", "codex", 1uL, "t1", listOf("codex login"), canSignIn = true)
+    private val host = HostRow(
+        host = "h1", name = "wren", addresses = emptyList(), link = LinkState.Synchronised, lastSeenMs = null, waiting = WaitingCounts(0u, 0u),
+        scopes = emptyList(), agents = emptyList(), workspaces = emptyList(), defaultMode = Mode.ASK, direct = null,
+    )
 
     @Test fun an_answer_on_its_way_is_never_shown_as_given() {
         val answer = CoreAnswer.Choose("accept", null)

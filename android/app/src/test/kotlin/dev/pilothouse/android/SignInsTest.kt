@@ -1,7 +1,9 @@
 package dev.pilothouse.android
 
+import android.Manifest
 import android.app.Notification
 import android.app.NotificationManager
+import android.content.ClipboardManager
 import android.content.Intent
 import androidx.compose.ui.test.assertIsDisplayed
 import androidx.compose.ui.test.assertIsNotEnabled
@@ -10,10 +12,17 @@ import androidx.compose.ui.test.onNodeWithTag
 import androidx.compose.ui.test.onNodeWithText
 import androidx.compose.ui.test.performClick
 import androidx.compose.ui.test.performScrollTo
+import dev.pilothouse.android.ui.BegunSignIn
+import dev.pilothouse.android.ui.RequestKey
+import dev.pilothouse.android.ui.RequestKind
 import dev.pilothouse.android.ui.SignInKey
 import dev.pilothouse.android.ui.SignInNotice
 import dev.pilothouse.android.ui.SignInPage
 import dev.pilothouse.android.ui.Trying
+import kotlinx.coroutines.CompletableDeferred
+import kotlinx.coroutines.ExperimentalCoroutinesApi
+import kotlinx.coroutines.test.currentTime
+import kotlinx.coroutines.test.runTest
 import org.junit.Assert.assertEquals
 import org.junit.Assert.assertFalse
 import org.junit.Assert.assertTrue
@@ -24,6 +33,7 @@ import org.robolectric.RobolectricTestRunner
 import org.robolectric.Shadows.shadowOf
 
 /** Case 41: one notice for an agent whose sign-in was refused, not one for each of its threads. */
+@OptIn(ExperimentalCoroutinesApi::class)
 @RunWith(RobolectricTestRunner::class)
 class SignInsTest {
     @get:Rule val rule = createAndroidComposeRule<MainActivity>()
@@ -32,6 +42,11 @@ class SignInsTest {
 
     private fun notice(threads: Long, agent: String = "codex", steps: List<String> = listOf("codex login")) =
         SignInNotice(SignInKey("h1", agent), "wren", threads, "t7", steps)
+
+    private val page = SignInPage("https://auth.example.org/device", "ABCD-1234")
+
+    private fun begun(request: RequestKey? = RequestKey("h1", "t7", "r9"), page: SignInPage? = this.page) =
+        notice(2).copy(canSignIn = true, begun = BegunSignIn(request, page))
 
     @Test fun case_41_twenty_threads_are_one_notification_which_is_updated_in_place_and_goes() {
         for (threads in 1L..20L) {
@@ -58,16 +73,55 @@ class SignInsTest {
         rule.onNodeWithText("The last sign-in came to nothing: nobody came").assertExists()
         rule.onNodeWithTag("begin-codex").performScrollTo().performClick()
         rule.waitUntil { app.core.begun == listOf("t7") }
-        val page = SignInPage("https://auth.example.org/device", "ABCD-1234")
-        app.core.tellsSignIns(notice(2).copy(canSignIn = true, page = page))
+        app.core.tellsSignIns(begun())
         rule.onNodeWithText("ABCD-1234").assertExists()
         rule.onNodeWithTag("begin-codex").assertDoesNotExist()
         rule.onNodeWithTag("open-page").performScrollTo().performClick()
         rule.waitForIdle()
         val opened = shadowOf(app).nextStartedActivity
         assertEquals(Intent.ACTION_VIEW to page.url, opened.action to opened.dataString)
-        app.core.tellsSignIns(notice(2).copy(canSignIn = true, page = SignInPage("intent://other#Intent;end", null)))
-        rule.onNodeWithTag("open-page").assertIsNotEnabled()
+    }
+
+    @Test fun only_an_encrypted_page_of_the_web_is_opened() {
+        for (url in listOf("intent://other#Intent;end", "http://auth.example.org/device", "tel:112", "httpsx://a", "content://a")) {
+            app.core.tellsSignIns(begun(page = SignInPage(url, null)))
+            rule.onNodeWithTag("open-page").performScrollTo().assertIsNotEnabled()
+        }
+    }
+
+    @Test fun where_no_app_opens_the_page_its_link_can_be_copied() {
+        shadowOf(app).grantPermissions(Manifest.permission.POST_NOTIFICATIONS)
+        shadowOf(app).checkActivities(true)
+        app.core.tellsSignIns(begun())
+        rule.onNodeWithTag("copy-link").assertDoesNotExist()
+        rule.onNodeWithTag("open-page").performScrollTo().performClick()
+        rule.onNodeWithTag("copy-link").performScrollTo().performClick()
+        rule.waitForIdle()
+        assertEquals(page.url, app.service<ClipboardManager>().primaryClip?.getItemAt(0)?.text?.toString())
+    }
+
+    @Test fun one_that_was_begun_elsewhere_is_shown_and_not_begun_again() {
+        val asked = request("r9").copy(kind = RequestKind.SignIn)
+        app.core.tells(asked)
+        app.core.tellsSignIns(begun(request = null, page = null))
+        rule.onNodeWithText("A sign-in was begun. How it goes on is shown here as soon as it is known.").assertExists()
+        rule.onNodeWithTag("begin-codex").assertDoesNotExist()
+        // A tap that was on its way when the word of the other device came.
+        app.signIns.signIn(SignInKey("h1", "codex"))
+        app.core.tellsSignIns(begun(request = asked.key, page = null))
+        rule.onNodeWithTag("show-sign-in").performScrollTo().performClick()
+        rule.onNodeWithText("Review").assertIsDisplayed()
+        rule.onNodeWithText("Run a command (r9)").assertIsDisplayed()
+        assertEquals(emptyList<String>(), app.core.begun)
+    }
+
+    @Test fun one_that_the_host_does_not_answer_in_time_is_not_called_tried() = runTest {
+        val gateway = PilothouseGateway(app, CompletableDeferred(), backgroundScope)
+        val signIn = runCatching { gateway.signIn(notice(1)) }.exceptionOrNull() as CoreUnavailable
+        assertEquals("The host has not answered yet. The sign-in begins as soon as it can be reached.", signIn.message)
+        val trying = runCatching { gateway.tryAgain(notice(1)) }.exceptionOrNull() as CoreUnavailable
+        assertEquals("Not tried: the host could not be reached in time. Try again.", trying.message)
+        assertEquals(60_000, currentTime)
     }
 
     @Test fun what_was_swiped_away_stays_away_while_it_lasts_and_comes_again_the_next_time() {

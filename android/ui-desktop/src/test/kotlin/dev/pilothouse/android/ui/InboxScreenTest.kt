@@ -142,6 +142,10 @@ class InboxScreenTest {
         val refused = request("r4", "git push --force").copy(problem = "Not sent: the request has changed. Look at it again.")
         val list = listOf(request("r1"), request("r2", long), unknown, refused, request("r5", progress = Progress.Settled, status = "Approved on Pixel 9"))
         picture("inbox", InboxState(list, NOW))
+        val here = SignInNotice(SignInKey("h1", "codex"), "wren", 2, "t1", listOf("codex login"), canSignIn = true)
+        val begun = listOf(BegunSignIn(null, SignInPage("https://auth.example.org/device", "ABCD-1234")), BegunSignIn(RequestKey("h1", "t1", "r9"), null))
+        val notices = listOf(here.copy(problem = "the code has expired")) + begun.mapIndexed { at, it -> here.copy(SignInKey("h${at + 2}", "codex"), begun = it) }
+        picture("sign-in", InboxState(emptyList(), NOW, signIns = notices))
         picture("review", InboxState(list, NOW, reviewing = "h1/t1/r2"))
     }
 

@@ -123,6 +123,9 @@ sealed interface InboxEvent {
     /** The agent is to begin to sign in, from here. */
     data class SignIn(val key: SignInKey) : InboxEvent
 
+    /** A page that no app here opens is to be opened elsewhere. */
+    data class CopyLink(val url: String) : InboxEvent
+
     /** A person has signed the agent in on its host: one of its threads is to try. */
     data class TryAgain(val key: SignInKey) : InboxEvent
 

@@ -11,6 +11,10 @@ import androidx.compose.material3.MaterialTheme
 import androidx.compose.material3.OutlinedButton
 import androidx.compose.material3.Text
 import androidx.compose.runtime.Composable
+import androidx.compose.runtime.getValue
+import androidx.compose.runtime.mutableStateOf
+import androidx.compose.runtime.remember
+import androidx.compose.runtime.setValue
 import androidx.compose.ui.Modifier
 import androidx.compose.ui.platform.LocalUriHandler
 import androidx.compose.ui.platform.testTag
@@ -33,16 +37,24 @@ data class SignInNotice(
     val trying: Trying = Trying.Not,
     /** It can be signed in from here. */
     val canSignIn: Boolean = false,
-    /** Where that is done, once it was begun, from whichever device. */
-    val page: SignInPage? = null,
+    /** It was begun, from whichever device. */
+    val begun: BegunSignIn? = null,
     /** Why the last one that was begun came to nothing. */
     val problem: String? = null,
 )
 
+/** A sign-in that goes on: where its person does the rest. */
+data class BegunSignIn(
+    /** The request that says how; null until it has arrived here. */
+    val request: RequestKey?,
+    /** What it says, as far as that is understood and proven to be the host's word. */
+    val page: SignInPage?,
+)
+
 /** A page that is opened in a browser, and the code that is entered there once. */
 data class SignInPage(val url: String, val code: String?) {
-    /** Nothing but a page of the web is opened for an agent. */
-    val opens: Boolean get() = url.startsWith("https://") || url.startsWith("http://")
+    /** Nothing is opened for an agent but a page of the web that nobody on the way can exchange. */
+    val opens: Boolean get() = url.startsWith("https://", ignoreCase = true)
 }
 
 /** Which agent on which host; [text] is its form as one word (notification tags, list keys). */
@@ -66,12 +78,14 @@ internal fun SignInCard(notice: SignInNotice, onEvent: (InboxEvent) -> Unit) {
             Text("${reveal(notice.key.agent).text} on ${notice.host}: its sign-in was refused", style = MaterialTheme.typography.titleMedium)
             Text(if (notice.threads == 1L) "1 thread waits for it." else "${notice.threads} threads wait for it.")
             val sending = notice.trying == Trying.Sending
-            notice.page?.let { Page(it) }
-            if (notice.canSignIn && notice.page == null) {
+            val begun = notice.begun
+            if (begun != null) {
+                Begun(begun, onEvent)
+            } else if (notice.canSignIn) {
                 notice.problem?.let { Text("The last sign-in came to nothing: ${reveal(it).text}", color = MaterialTheme.colorScheme.error) }
                 Button({ onEvent(InboxEvent.SignIn(notice.key)) }, Modifier.testTag("begin-${notice.key.agent}"), enabled = !sending) { Text("Sign in") }
             }
-            val or = if (notice.canSignIn) "Or sign" else "Sign"
+            val or = if (notice.canSignIn || begun != null) "Or sign" else "Sign"
             if (notice.steps.isEmpty()) {
                 Text("$or in on that machine in the agent's own way, then try again.")
             } else {
@@ -88,10 +102,33 @@ internal fun SignInCard(notice: SignInNotice, onEvent: (InboxEvent) -> Unit) {
 }
 
 @Composable
-private fun Page(page: SignInPage) {
+private fun Begun(begun: BegunSignIn, onEvent: (InboxEvent) -> Unit) {
+    val (request, page) = begun
+    when {
+        page != null -> Page(page, onEvent)
+        request != null -> Button({ onEvent(InboxEvent.Review(request.text)) }, Modifier.testTag("show-sign-in")) { Text("See how to sign in") }
+        else -> Text("A sign-in was begun. How it goes on is shown here as soon as it is known.")
+    }
+}
+
+@Composable
+private fun Page(page: SignInPage, onEvent: (InboxEvent) -> Unit) {
     val browser = LocalUriHandler.current
+    var noneOpens by remember(page.url) { mutableStateOf(false) }
     Text("Open this page, sign in there and enter the code. Its threads go on by themselves then.")
     Verbatim(reveal(page.url).text)
     page.code?.let { code -> SelectionContainer { Text(reveal(code).text, Modifier.testTag("code"), style = MaterialTheme.typography.headlineSmall) } }
-    Button({ browser.openUri(page.url) }, Modifier.testTag("open-page"), enabled = page.opens) { Text("Open the page") }
+    if (!page.opens) Text("It is not opened from here: its address does not begin with https.", color = MaterialTheme.colorScheme.error)
+    val open = {
+        try {
+            browser.openUri(page.url)
+        } catch (_: IllegalArgumentException) {
+            noneOpens = true
+        }
+    }
+    Button(open, Modifier.testTag("open-page"), enabled = page.opens) { Text("Open the page") }
+    if (noneOpens) {
+        Text("No app here opens it. Open it on another device.", color = MaterialTheme.colorScheme.error)
+        OutlinedButton({ onEvent(InboxEvent.CopyLink(page.url)) }, Modifier.testTag("copy-link")) { Text("Copy the link") }
+    }
 }
