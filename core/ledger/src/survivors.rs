@@ -78,6 +78,7 @@ pub(crate) struct TakenUp {
 pub(crate) fn find(pid_dir: &Path, agents: &BTreeMap<AgentName, AgentSpec>) -> Vec<Survivor> {
     let mut found = Vec::new();
     mcp::remove_left(pid_dir);
+    detached::remove_left(pid_dir);
     for file in std::fs::read_dir(pid_dir).into_iter().flatten().flatten() {
         let path = file.path();
         if Note::is_named_by(&path) {

@@ -10,6 +10,7 @@
 mod common;
 mod config;
 mod control;
+mod detached;
 mod disk;
 mod doctor;
 mod fuzz;

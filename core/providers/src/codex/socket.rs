@@ -47,7 +47,7 @@ pub(super) async fn start(
     let socket = dir.join("codex.sock");
     let url = format!("unix://{}", socket.display());
     arguments.push(&url);
-    let started = DetachedProcess::start(launch, "codex", &arguments, &[], "").await;
+    let started = DetachedProcess::start(launch, "codex", &arguments, &[], "", Some(&socket)).await;
     let process = match started {
         Ok(process) => process,
         Err(error) => {
@@ -55,10 +55,6 @@ pub(super) async fn start(
             return Err(error);
         }
     };
-    if let Err(error) = process.set_socket(&socket) {
-        let problem = format!("where it listens could not be recorded: {error}");
-        return Err(failed(launch, &process, problem, deadlines).await);
-    }
     match connect(&process, &socket, deadlines.handshake).await {
         Ok(channel) => Ok((process, channel)),
         Err(problem) => Err(failed(launch, &process, problem, deadlines).await),
@@ -78,11 +74,6 @@ pub(super) async fn attach(
     };
     let known = DetachedRecord::read(record)
         .ok_or_else(|| spawn_error("its record cannot be read".to_owned()))?;
-    if known.endpoint.is_empty() {
-        return Err(spawn_error(
-            "it had not been recorded yet where it listens".to_owned(),
-        ));
-    }
     let socket = PathBuf::from(&known.endpoint);
     let process = DetachedProcess::attach(record, known, launch)
         .map_err(|error| spawn_error(error.to_string()))?;

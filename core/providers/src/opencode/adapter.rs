@@ -108,7 +108,8 @@ impl OpencodeAdapter {
         ];
         let arguments = ["--hostname", "127.0.0.1", "--port", "0"];
         let process =
-            DetachedProcess::start(&launch, "opencode", &arguments, &secrets, &secret).await?;
+            DetachedProcess::start(&launch, "opencode", &arguments, &secrets, &secret, None)
+                .await?;
         let known = match self.listening(&process).await {
             Ok(address) => process
                 .set_endpoint(&address.to_string())

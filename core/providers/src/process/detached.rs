@@ -106,7 +106,8 @@ pub struct DetachedProcess {
 
 impl DetachedProcess {
     /// Starts a process as `launch` says, with `arguments` after its command and `secrets` in its environment beside what is
-    /// configured. `secret` is kept in the record.
+    /// configured. `secret` is kept in the record, and so is the `socket` that it is to listen on, if that is known before, in a
+    /// directory of its own. Behind `agent-exec` it runs only once all that is recorded.
     ///
     /// # Errors
     /// [`StartError::Spawn`] if the working directory or the program is not there, or may not be used, or if it could not be
@@ -117,6 +118,7 @@ impl DetachedProcess {
         arguments: &[&str],
         secrets: &[(&str, &str)],
         secret: &str,
+        socket: Option<&Path>,
     ) -> Result<Self, StartError> {
         let spawn_error = |problem: String| StartError::Spawn {
             agent: launch.agent.clone(),
@@ -129,7 +131,7 @@ impl DetachedProcess {
                 launch.cwd.display()
             )));
         }
-        Self::spawn(launch, family, arguments, secrets, secret)
+        Self::spawn(launch, family, arguments, secrets, secret, socket)
             .await
             .map_err(|error| spawn_error(error.to_string()))
     }
@@ -140,6 +142,7 @@ impl DetachedProcess {
         arguments: &[&str],
         secrets: &[(&str, &str)],
         secret: &str,
+        socket: Option<&Path>,
     ) -> io::Result<Self> {
         let path = match &launch.pid_file {
             Some(path) => path.with_extension(EXTENSION),
@@ -167,14 +170,16 @@ impl DetachedProcess {
         }
         launch.env.insert(DETACHED.to_owned(), "1".to_owned());
         let errors = file.try_clone()?;
-        // `agent-exec` makes it a session of its own, which the leader of a group could not.
+        // `agent-exec` makes it a session of its own, which the leader of a group could not, and waits on its input.
         let has_helper = !launch.wrapper.is_empty();
-        let child = spawn_with(&launch, arguments, &mark, |command| {
+        let mut child = spawn_with(&launch, arguments, &mark, |command| {
             command
-                .stdin(Stdio::null())
                 .stdout(Stdio::from(file))
                 .stderr(Stdio::from(errors));
-            if !has_helper {
+            if has_helper {
+                command.stdin(Stdio::piped());
+            } else {
+                command.stdin(Stdio::null());
                 std::os::unix::process::CommandExt::process_group(command, 0);
             }
         })
@@ -189,10 +194,11 @@ impl DetachedProcess {
             env: configured,
             cwd: launch.cwd.clone(),
             output: output.clone(),
-            endpoint: String::new(),
+            endpoint: socket.map_or_else(String::new, |path| path.to_string_lossy().into_owned()),
             secret: secret.to_owned(),
-            dir: None,
+            dir: socket.and_then(Path::parent).map(Path::to_owned),
         });
+        let waits = child.stdin.take();
         let alive = Arc::new(Mutex::new(true));
         let (ended, exit) = watch::channel(None);
         let pid = pid_of(id)?;
@@ -210,6 +216,10 @@ impl DetachedProcess {
         };
         let record = record.map_err(kill)?;
         record.write(&path).map_err(kill)?;
+        if let Some(mut input) = waits {
+            // If it has ended already, whoever waits for it to listen tells why.
+            let _ = io::Write::write_all(&mut input, b"\n");
+        }
         Ok(Self::new(pid, alive, exit, record, path, &launch))
     }
 
@@ -278,17 +288,6 @@ impl DetachedProcess {
     pub fn set_endpoint(&self, endpoint: &str) -> io::Result<()> {
         let mut record = lock(&self.record);
         record.endpoint = endpoint.to_owned();
-        record.write(&self.path)
-    }
-
-    /// Notes on disk that it listens on a socket in a directory of its own.
-    ///
-    /// # Errors
-    /// If the record cannot be written.
-    pub fn set_socket(&self, socket: &Path) -> io::Result<()> {
-        let mut record = lock(&self.record);
-        record.endpoint = socket.to_string_lossy().into_owned();
-        record.dir = socket.parent().map(Path::to_owned);
         record.write(&self.path)
     }
 
@@ -363,6 +362,22 @@ impl DetachedProcess {
 impl Drop for DetachedProcess {
     fn drop(&mut self) {
         let _ = self.escalate(Escalation::Kill);
+    }
+}
+
+/// Removes what a host that was killed left of processes that it had not recorded: they have ended without having run. Called
+/// before anything is started.
+pub fn remove_left(dir: &Path) {
+    for file in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = file.path();
+        let left = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("part") => true,
+            Some("out") => !path.with_extension(EXTENSION).exists(),
+            _ => false,
+        };
+        if left {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 

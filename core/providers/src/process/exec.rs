@@ -3,7 +3,13 @@
 use rustix::process::{
     Signal, getpgid, getpid, getppid, set_parent_process_death_signal, setpgid, setsid,
 };
-use std::{convert::Infallible, ffi::OsString, io, os::unix::process::CommandExt as _};
+use std::{
+    convert::Infallible,
+    ffi::OsString,
+    io::{self, Read as _},
+    os::unix::process::CommandExt as _,
+    process::Stdio,
+};
 
 /// Why the agent was not executed.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +42,8 @@ pub enum ExecError {
 }
 
 /// Becomes the program in `argv`, in a process group of its own that gets SIGKILL when the thread that spawned it ends.
-/// `parent` is the host's process id, which the host puts on the command line.
+/// `parent` is the host's process id, which the host puts on the command line. Where [`DETACHED`](super::detached::DETACHED)
+/// is set it becomes one that outlives the host, as soon as a byte comes on the input: the host's word that it is recorded.
 ///
 /// # Errors
 /// Returns only if the program could not be executed.
@@ -49,7 +56,7 @@ pub fn exec_supervised(parent: u32, argv: &[OsString]) -> Result<Infallible, Exe
         }
     };
     if std::env::var_os(super::detached::DETACHED).is_some() {
-        return exec_detached(program, arguments);
+        return exec_detached(parent, program, arguments);
     }
     if getpgid(None).map_err(system("read the process group"))? != getpid() {
         setpgid(None, None).map_err(system("make a process group"))?;
@@ -69,15 +76,24 @@ pub fn exec_supervised(parent: u32, argv: &[OsString]) -> Result<Infallible, Exe
     })
 }
 
-/// Becomes an agent that outlives the host, in a session of its own.
-fn exec_detached(program: &OsString, arguments: &[OsString]) -> Result<Infallible, ExecError> {
+/// Becomes an agent that outlives the host, in a session of its own, once the host has said on the input that it is recorded.
+/// A host that ends before it has closes the input, and nothing is left that no other host could find.
+fn exec_detached(
+    parent: u32,
+    program: &OsString,
+    arguments: &[OsString],
+) -> Result<Infallible, ExecError> {
     setsid().map_err(|errno| ExecError::System {
         what: "make a session",
         problem: errno.into(),
     })?;
+    io::stdin()
+        .read_exact(&mut [0])
+        .map_err(|_| ExecError::ParentGone { expected: parent })?;
     let problem = std::process::Command::new(program)
         .args(arguments)
         .env_remove(super::detached::DETACHED)
+        .stdin(Stdio::null())
         .exec();
     Err(ExecError::Exec {
         program: program.to_string_lossy().into_owned(),
