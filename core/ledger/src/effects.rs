@@ -324,7 +324,7 @@ impl Lane {
                     outcome,
                 }
             }
-            Plan::Revert { open, from } => self.revert(open, from).await,
+            Plan::Revert { open, turns } => self.revert(open, turns).await,
             Plan::Import { open, again } => self.import(open, again).await,
             Plan::Compact(open) => self.compact(open).await,
             Plan::SignIn(open) => self.sign_in(open).await,

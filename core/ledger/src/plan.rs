@@ -31,8 +31,8 @@ pub(crate) enum Plan {
     /// Take back turns.
     Revert {
         open: OpenPlan,
-        /// The first of them; `None` if the agent never took up any of the runs.
-        from: Option<NativeId>,
+        /// Those that the agent named, in their order; none if it never took up any of the runs.
+        turns: Vec<NativeId>,
     },
     /// Load the conversation, and read it back.
     Import {

@@ -90,9 +90,9 @@ impl Work {
                 if state.rollback != Some(*before) {
                     return Ok(Plan::Gone);
                 }
-                let from = first_turn(reads, thread, runs)?;
+                let turns = named_turns(reads, thread, runs)?;
                 self.open(reads, state)?
-                    .map(|open| Plan::Revert { open, from })
+                    .map(|open| Plan::Revert { open, turns })
             }
             EffectKind::Import => {
                 if state.import != Some(Import::Reading) {
@@ -295,22 +295,23 @@ fn fork(reads: &LedgerReads, state: &ThreadState) -> Result<Option<ForkPlan>, St
     Ok(Some(plan))
 }
 
-/// The first turn of these runs in the agent's own words.
-fn first_turn(
+/// The turns of these runs in the agent's own words, in their order: not those that it never named.
+fn named_turns(
     reads: &LedgerReads,
     thread: ThreadId,
     runs: &[RunId],
-) -> Result<Option<NativeId>, StoreError> {
+) -> Result<Vec<NativeId>, StoreError> {
+    let mut turns = Vec::new();
     for run in runs {
         for attempt in reads.attempts_of(thread, *run)? {
             if let Some(turn) = attempt.turn
                 && let Some((_, native)) = native_turn(reads, turn)?
             {
-                return Ok(Some(native));
+                turns.push(native);
             }
         }
     }
-    Ok(None)
+    Ok(turns)
 }
 
 /// The attempt, if it is still the one that counts and goes on.

@@ -7,7 +7,7 @@ use crate::{
     work::Foreign,
 };
 use pilothouse_domain::{EffectOutcome, NativeId, ProviderEventKind, limits, run::ErrorCode};
-use pilothouse_providers::contract::{Compaction, OpenError, RevertError};
+use pilothouse_providers::contract::{Compaction, OpenError, RevertError, Reverted, Reverting};
 use std::time::Duration;
 use std::{path::PathBuf, sync::Arc};
 
@@ -16,17 +16,31 @@ const REVERT_TRIES: usize = 3;
 /// Pause before an agent that did not answer is asked again.
 const REVERT_PAUSE: Duration = Duration::from_secs(1);
 
+/// Takes back the first of these turns that the conversation holds, and with it all that follow.
+async fn forget(
+    reverting: &dyn Reverting,
+    thread: &NativeId,
+    turns: &[NativeId],
+) -> Result<(), RevertError> {
+    for turn in turns {
+        if reverting.revert(thread.clone(), turn.clone()).await? == Reverted::Forgotten {
+            break;
+        }
+    }
+    Ok(())
+}
+
 impl Lane {
-    /// Has the agent forget turns. Can be done again, so one that did not answer is asked once more, and one that ended is
-    /// started for it. A process that lives may serve other threads: it is never ended for this.
-    pub(crate) async fn revert(&self, plan: OpenPlan, from: Option<NativeId>) -> Done {
+    /// Has the agent forget turns, given in their order. Can be done again, so one that did not answer is asked once more, and
+    /// one that ended is started for it. A process that lives may serve other threads: it is never ended for this.
+    pub(crate) async fn revert(&self, plan: OpenPlan, turns: Vec<NativeId>) -> Done {
         // Nothing of these runs reached the agent.
-        let Some(from) = from else {
+        if turns.is_empty() {
             return Done {
                 session: None,
                 outcome: EffectOutcome::Acknowledged,
             };
-        };
+        }
         for tried in 0..REVERT_TRIES {
             let (running, native) = match self.open(&plan).await {
                 Ok(opened) => opened,
@@ -39,7 +53,7 @@ impl Lane {
                     "the agent as it runs now cannot forget what was said",
                 );
             };
-            let outcome = match reverting.revert(native, from.clone()).await {
+            let outcome = match forget(reverting, &native, &turns).await {
                 Ok(()) => EffectOutcome::Acknowledged,
                 // Else it may be at work on what was asked before.
                 Err(error @ RevertError::Busy) if tried == 0 => {

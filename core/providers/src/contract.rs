@@ -295,9 +295,13 @@ pub trait Forking: Send + Sync {
 
 /// Takes back the last turns of a conversation. Files stay as they are.
 pub trait Reverting: Send + Sync {
-    /// Takes back a turn and all that follow it, in a loaded conversation in which no turn is going on. A turn that the
-    /// conversation does not hold (any more) is one that was taken back: so a call that was cut off can be made again.
-    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>>;
+    /// Takes back a turn and all that follow it, in a loaded conversation in which no turn is going on. That the conversation
+    /// does not hold it (any more) is no error: so a call that was cut off can be made again.
+    fn revert(
+        &self,
+        thread: NativeId,
+        from: NativeId,
+    ) -> BoxFuture<'_, Result<Reverted, RevertError>>;
 }
 
 /// Shortens a conversation's context when asked to.
@@ -550,6 +554,16 @@ pub enum RevertError {
     /// The process ended before it answered: ask its next life.
     #[error("the agent's process ended before it answered")]
     Lost,
+}
+
+/// What came of taking back a turn and all that follow it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reverted {
+    /// The agent has forgotten them.
+    Forgotten,
+    /// The conversation holds no such turn: it was taken back before, or the agent ended before it had kept it. Of turns that
+    /// followed it this says nothing.
+    NotThere,
 }
 
 /// Why an interrupt was not taken.

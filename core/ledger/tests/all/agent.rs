@@ -13,8 +13,8 @@ use pilothouse_domain::{
 use pilothouse_providers::contract::{
     AgentRuntime, Compacting, Compaction, Escalation, EventSender, ForkThread, Forking, History,
     InterruptError, Interrupting, Launch, OpenError, OpenThread, ProcessSharing, ProviderAdapter,
-    RespondError, Response, RevertError, Reverting, RuntimeEvents, SendError, SendTurn, StartError,
-    Steer, SteerError, Steering, TurnAccepted,
+    RespondError, Response, RevertError, Reverted, Reverting, RuntimeEvents, SendError, SendTurn,
+    StartError, Steer, SteerError, Steering, TurnAccepted,
 };
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
@@ -50,7 +50,7 @@ struct State {
     /// Whether it says itself that an answer has come, by an event of its own.
     confirms: bool,
     /// What the next `revert` answers instead of having done it.
-    revert: Option<RevertError>,
+    revert: Option<Result<Reverted, RevertError>>,
     /// What the next `revert` waits for.
     revert_gate: Option<Arc<Notify>>,
     /// A conversation that the next fork does not find.
@@ -86,8 +86,8 @@ impl Script {
     }
 
     /// The next `revert` is answered so.
-    pub(crate) fn refuse_revert(&self, error: RevertError) {
-        self.state.lock().unwrap().revert = Some(error);
+    pub(crate) fn answer_revert(&self, answer: Result<Reverted, RevertError>) {
+        self.state.lock().unwrap().revert = Some(answer);
     }
 
     /// The next `revert` waits until the returned gate is opened.
@@ -350,7 +350,11 @@ impl History for Script {
 }
 
 impl Reverting for Script {
-    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+    fn revert(
+        &self,
+        thread: NativeId,
+        from: NativeId,
+    ) -> BoxFuture<'_, Result<Reverted, RevertError>> {
         self.note(Call::Reverted { thread, from });
         let gate = self.state.lock().unwrap().revert_gate.take();
         let result = self.state.lock().unwrap().revert.take();
@@ -358,7 +362,7 @@ impl Reverting for Script {
             if let Some(gate) = gate {
                 gate.notified().await;
             }
-            result.map_or(Ok(()), Err)
+            result.unwrap_or(Ok(Reverted::Forgotten))
         })
     }
 }

@@ -7,10 +7,15 @@ use crate::{
 use pilothouse_domain::{
     BlobHash, CapabilityFlag, CapabilityValue, CommandBody, CommandId, DispatchMode, Event,
     ItemContent, ItemStatus, Mode, NativeId, Outcome, ProviderEventKind, Refusal, Row, RunId,
-    RunStatus, capability::Source, event::RollbackOutcome, provider::TurnStatus, row::RowKind,
+    RunStatus,
+    capability::Source,
+    event::RollbackOutcome,
+    provider::TurnStatus,
+    row::RowKind,
+    run::{ErrorCode, RunError},
     thread::Attachment,
 };
-use pilothouse_providers::contract::RevertError;
+use pilothouse_providers::contract::{RevertError, Reverted, SendError};
 use pilothouse_store::LedgerReader;
 
 fn run_ended(event: &Event) -> Option<(RunId, RunStatus)> {
@@ -98,11 +103,73 @@ async fn the_agent_forgets_from_the_first_turn_on_and_then_the_runs_are_marked()
     );
 }
 
+/// A run that ends before the agent has named a turn for it.
+async fn unnamed(world: &mut World, follower: &mut Follower) -> RunId {
+    let error = RunError {
+        code: ErrorCode::Agent,
+        message: "not now".into(),
+    };
+    world.script.refuse_next(SendError::Refused { error });
+    world.send("refused", DispatchMode::StartImmediately).await;
+    assert_eq!(world.sent().await, "refused");
+    let (run, status) = follower.until("the end", run_ended).await;
+    assert_eq!(status, RunStatus::Failed);
+    run
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_a_run_without_a_turn_the_first_turn_after_it_is_forgotten_and_nothing_if_there_is_none()
+ {
+    let mut world = World::new().await;
+    let mut follower = world.follow(None).await;
+    let mut runs = vec![run_to_its_end(&mut world, &mut follower, 1).await];
+    runs.push(unnamed(&mut world, &mut follower).await);
+    runs.push(unnamed(&mut world, &mut follower).await);
+    // The agent counts the two that it refused.
+    runs.push(run_to_its_end(&mut world, &mut follower, 4).await);
+    runs.push(unnamed(&mut world, &mut follower).await);
+    let back = RunStatus::RolledBack;
+
+    take_back(&mut world, runs[4], runs[4]).await;
+    let outcome = follower.until("the outcome", rolled_back).await;
+    assert!(matches!(outcome, RollbackOutcome::Applied { .. }));
+    assert_eq!(statuses(&world, &runs)[3..], [RunStatus::Completed, back]);
+
+    // Had it been asked for the run above, that call would come first.
+    take_back(&mut world, runs[1], runs[3]).await;
+    assert_eq!(asked(&mut world).await.1.as_str(), "turn-4");
+    let outcome = follower.until("the outcome", rolled_back).await;
+    let RollbackOutcome::Applied { runs: gone, head } = outcome else {
+        panic!("nothing was taken back")
+    };
+    assert_eq!((gone, head.unwrap().id), (runs[1..4].to_vec(), runs[0]));
+    assert_eq!(
+        statuses(&world, &runs),
+        [RunStatus::Completed, back, back, back, back]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_agent_does_not_hold_the_first_turn_the_next_that_it_holds_is_forgotten() {
+    let (mut world, mut follower, runs) = three_runs().await;
+    // As one that ended after it had named the turn, and before it had kept it.
+    world.script.answer_revert(Ok(Reverted::NotThere));
+    take_back(&mut world, runs[0], runs[2]).await;
+    assert_eq!(asked(&mut world).await.1.as_str(), "turn-1");
+    assert_eq!(asked(&mut world).await.1.as_str(), "turn-2");
+    let outcome = follower.until("the outcome", rolled_back).await;
+    assert!(matches!(outcome, RollbackOutcome::Applied { .. }));
+    // What follows the turn that was forgotten is not asked for: the next call is of the next message.
+    world.send("next", DispatchMode::StartImmediately).await;
+    let next = world.call().await;
+    assert!(matches!(next, Call::Sent(_)), "{next:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_ends_while_it_forgets_is_started_and_asked_again() {
     let (mut world, mut follower, runs) = three_runs().await;
     let before = world.script.incarnation();
-    world.script.refuse_revert(RevertError::Lost);
+    world.script.answer_revert(Err(RevertError::Lost));
     asked_twice(&mut world, &mut follower, runs[2]).await;
     assert_ne!(world.script.incarnation(), before);
 }
@@ -111,7 +178,7 @@ async fn an_agent_that_ends_while_it_forgets_is_started_and_asked_again() {
 async fn an_agent_that_does_not_answer_and_lives_is_asked_again_and_not_ended() {
     let (mut world, mut follower, runs) = three_runs().await;
     let before = world.script.incarnation();
-    world.script.refuse_revert(RevertError::Unknown);
+    world.script.answer_revert(Err(RevertError::Unknown));
     asked_twice(&mut world, &mut follower, runs[2]).await;
     assert_eq!(world.script.incarnation(), before);
 }
@@ -149,7 +216,7 @@ async fn a_host_that_ends_while_the_agent_forgets_asks_it_again_in_its_next_life
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_agent_refuses_to_forget_stands() {
     let (mut world, mut follower, runs) = three_runs().await;
-    world.script.refuse_revert(RevertError::Busy);
+    world.script.answer_revert(Err(RevertError::Busy));
     take_back(&mut world, runs[1], runs[2]).await;
     let outcome = follower.until("the outcome", rolled_back).await;
     assert!(matches!(outcome, RollbackOutcome::Refused { .. }));

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     contract::{
-        Compacting, Compaction, ForkThread, Forking, History, OpenError, RevertError, Reverting,
-        SendError,
+        Compacting, Compaction, ForkThread, Forking, History, OpenError, RevertError, Reverted,
+        Reverting, SendError,
     },
     rpc::session::lock,
 };
@@ -69,7 +69,7 @@ impl ClaudeRuntime {
 
     /// Takes back the messages from one on. The agent does so only for whoever names the last one, and writes it down a
     /// moment after it has answered: killed before, it would remember all of it.
-    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<(), RevertError> {
+    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<Reverted, RevertError> {
         let refuse = |message: String| RevertError::Refused {
             error: refused(ErrorCode::Agent, message),
         };
@@ -93,8 +93,7 @@ impl ClaudeRuntime {
             .await
         {
             Ok(Reply::Rewound(Rewound::Done)) => {}
-            // Taken back before, or never there.
-            Ok(Reply::Rewound(Rewound::NotThere)) => {}
+            Ok(Reply::Rewound(Rewound::NotThere)) => return Ok(Reverted::NotThere),
             Ok(Reply::Rewound(Rewound::Busy)) => return Err(RevertError::Busy),
             Ok(Reply::Rewound(Rewound::Refused(why))) => return Err(refuse(why)),
             Err(CallError::Lost) => return Err(RevertError::Lost),
@@ -114,6 +113,7 @@ impl ClaudeRuntime {
         };
         tokio::time::timeout(self.starting.deadlines.call, written)
             .await
+            .map(|()| Reverted::Forgotten)
             .map_err(|_| RevertError::Unknown)
     }
 }
@@ -139,7 +139,11 @@ impl History for ClaudeRuntime {
 }
 
 impl Reverting for ClaudeRuntime {
-    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+    fn revert(
+        &self,
+        thread: NativeId,
+        from: NativeId,
+    ) -> BoxFuture<'_, Result<Reverted, RevertError>> {
         Box::pin(self.take_back(thread, from))
     }
 }

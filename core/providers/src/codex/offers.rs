@@ -10,8 +10,8 @@ use super::{
 use crate::{
     contract::{
         Compacting, Compaction, ConversationList, Conversations, ForkThread, Forking, History,
-        InterruptError, Interrupting, ListConversations, OpenError, RevertError, Reverting,
-        SendError, Steer, SteerError, Steering,
+        InterruptError, Interrupting, ListConversations, OpenError, RevertError, Reverted,
+        Reverting, SendError, Steer, SteerError, Steering,
     },
     naming::{self, FileSearch, FindFiles},
     rpc::{CallFailure as _, session::lock},
@@ -137,7 +137,7 @@ impl CodexRuntime {
     }
 
     /// Codex stops a turn that goes on and takes back all the same: here that is refused.
-    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<(), RevertError> {
+    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<Reverted, RevertError> {
         if lock(&self.session.codec).active_turn(&thread).is_some() {
             return Err(RevertError::Busy);
         }
@@ -146,8 +146,8 @@ impl CodexRuntime {
             before: from,
         };
         match self.session.call(call, self.deadlines.call).await {
-            // A turn that is not there was taken back before (docs/agents-probes.md).
-            Ok(_) | Err(CallError::NoTurn { .. }) => Ok(()),
+            Ok(_) => Ok(Reverted::Forgotten),
+            Err(CallError::NoTurn { .. }) => Ok(Reverted::NotThere),
             Err(CallError::Lost) => Err(RevertError::Lost),
             Err(CallError::Timeout { .. }) => Err(RevertError::Unknown),
             Err(error) => Err(RevertError::Refused {
@@ -221,7 +221,11 @@ impl Forking for CodexRuntime {
 }
 
 impl Reverting for CodexRuntime {
-    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+    fn revert(
+        &self,
+        thread: NativeId,
+        from: NativeId,
+    ) -> BoxFuture<'_, Result<Reverted, RevertError>> {
         Box::pin(self.take_back(thread, from))
     }
 }

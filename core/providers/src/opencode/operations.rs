@@ -11,8 +11,8 @@ use super::{
 use crate::{
     contract::{
         Compacting, Compaction, ConversationList, Conversations, ForkThread, Forking, History,
-        InterruptError, Interrupting, ListConversations, OpenError, RevertError, Reverting,
-        SendError,
+        InterruptError, Interrupting, ListConversations, OpenError, RevertError, Reverted,
+        Reverting, SendError,
     },
     naming::{self, FileSearch, FindFiles},
     rpc::CallFailure as _,
@@ -124,7 +124,7 @@ impl OpencodeRuntime {
         }
     }
 
-    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<(), RevertError> {
+    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<Reverted, RevertError> {
         let failed = |error: CallError| match error {
             CallError::Lost | CallError::Unreachable { .. } if self.process().has_exited() => {
                 RevertError::Lost
@@ -142,11 +142,14 @@ impl OpencodeRuntime {
         {
             return Err(RevertError::Busy);
         }
-        // Where it is not in the whole of the conversation it was taken back before.
         let outline = self.link.outline_from(&thread, &from).await;
         let messages = outline.map_err(failed)?;
         // The newest first: what a call that was cut off leaves is a shorter conversation, and the call can be made again.
-        for message in Codec::messages_from(&messages, &from) {
+        let following = Codec::messages_from(&messages, &from);
+        if following.is_empty() {
+            return Ok(Reverted::NotThere);
+        }
+        for message in following {
             let call = Call::Delete {
                 session: thread.clone(),
                 message,
@@ -156,7 +159,7 @@ impl OpencodeRuntime {
                 Err(error) => return Err(failed(error)),
             }
         }
-        Ok(())
+        Ok(Reverted::Forgotten)
     }
 
     async fn shorten(&self, thread: NativeId) -> Result<Compaction, SendError> {
@@ -240,7 +243,11 @@ impl Forking for OpencodeRuntime {
 }
 
 impl Reverting for OpencodeRuntime {
-    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+    fn revert(
+        &self,
+        thread: NativeId,
+        from: NativeId,
+    ) -> BoxFuture<'_, Result<Reverted, RevertError>> {
         Box::pin(self.take_back(thread, from))
     }
 }

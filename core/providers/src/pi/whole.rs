@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     contract::{
-        Compacting, Compaction, ForkThread, Forking, History, OpenError, RevertError, Reverting,
-        SendError,
+        Compacting, Compaction, ForkThread, Forking, History, OpenError, RevertError, Reverted,
+        Reverting, SendError,
     },
     rpc::{CallFailure as _, session::lock},
 };
@@ -40,7 +40,7 @@ impl PiRuntime {
 
     /// Takes the session back to before the message that began a turn. pi keeps it as a tree: what was taken back stays in
     /// its file, on another branch.
-    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<(), RevertError> {
+    async fn take_back(&self, thread: NativeId, from: NativeId) -> Result<Reverted, RevertError> {
         let refuse = |message: String| RevertError::Refused {
             error: refused(ErrorCode::Agent, message),
         };
@@ -62,8 +62,8 @@ impl PiRuntime {
                 let why = "pi did not say which message began that turn; take back from a later or an earlier one";
                 return Err(refuse(why.to_owned()));
             }
-            // Taken back before: its file is read whole.
-            return Ok(());
+            // Its file is read whole.
+            return Ok(Reverted::NotThere);
         };
         let Some(text) = gate::back(entry) else {
             return Err(refuse(
@@ -80,7 +80,9 @@ impl PiRuntime {
             .gate()
             .and_then(|gate| gate.back.clone());
         match told {
-            Some((told, outcome)) if told == entry => outcome.map_err(refuse),
+            Some((told, outcome)) if told == entry => {
+                outcome.map(|()| Reverted::Forgotten).map_err(refuse)
+            }
             _ => Err(refuse(
                 "pi's permission gate did not take it back".to_owned(),
             )),
@@ -89,7 +91,11 @@ impl PiRuntime {
 }
 
 impl Reverting for PiRuntime {
-    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+    fn revert(
+        &self,
+        thread: NativeId,
+        from: NativeId,
+    ) -> BoxFuture<'_, Result<Reverted, RevertError>> {
         Box::pin(self.take_back(thread, from))
     }
 }

@@ -4,7 +4,7 @@ use super::{FarError, mirror::Mirror, runtime::RemoteRuntime};
 use crate::{
     contract::{
         Compaction, InputFile, InterruptError, OpenError, OpenThread, RespondError, Response,
-        RevertError, SendError, SendTurn, Steer, SteerError, TurnAccepted,
+        RevertError, Reverted, SendError, SendTurn, Steer, SteerError, TurnAccepted,
     },
     rpc::session::lock,
 };
@@ -391,7 +391,7 @@ impl RemoteRuntime {
         &self,
         thread: NativeId,
         from: NativeId,
-    ) -> Result<(), RevertError> {
+    ) -> Result<Reverted, RevertError> {
         let refused = |problem: &dyn std::fmt::Display| RevertError::Refused {
             error: run_error(ErrorCode::Agent, problem),
         };
@@ -400,10 +400,10 @@ impl RemoteRuntime {
             .followed(&thread)
             .ok_or_else(|| refused(&"the conversation is not loaded"))?;
         let (Some(state), Ok(before)) = (followed.state(), from.as_str().parse::<RunId>()) else {
-            return Ok(());
+            return Ok(Reverted::NotThere);
         };
         let Some(last) = state.last_run else {
-            return Ok(());
+            return Ok(Reverted::NotThere);
         };
         let id = random_command().map_err(|problem| refused(&problem))?;
         let (waiter, done) = oneshot::channel();
@@ -420,7 +420,7 @@ impl RemoteRuntime {
                     | Refusal::UnfitRun {
                         unfit: Unfit::RolledBack,
                         ..
-                    } => Ok(()),
+                    } => Ok(Reverted::NotThere),
                     Refusal::Busy { .. }
                     | Refusal::UnfitRun {
                         unfit: Unfit::GoesOn,
@@ -433,7 +433,7 @@ impl RemoteRuntime {
             Err(_) => return Err(RevertError::Unknown),
         }
         match tokio::time::timeout(CONFIRM, done).await {
-            Ok(Ok(RollbackOutcome::Applied { .. })) => Ok(()),
+            Ok(Ok(RollbackOutcome::Applied { .. })) => Ok(Reverted::Forgotten),
             Ok(Ok(RollbackOutcome::Refused { error })) => Err(RevertError::Refused { error }),
             Ok(Err(_)) | Err(_) => Err(RevertError::Unknown),
         }

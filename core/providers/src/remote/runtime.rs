@@ -5,8 +5,8 @@ use crate::{
     contract::{
         AgentRuntime, Compacting, Compaction, Escalation, EventSender, ForkThread, Forking,
         History, InterruptError, Interrupting, Launch, OpenError, OpenThread, RespondError,
-        Response, RevertError, Reverting, SendError, SendTurn, Steer, SteerError, Steering,
-        TurnAccepted,
+        Response, RevertError, Reverted, Reverting, SendError, SendTurn, Steer, SteerError,
+        Steering, TurnAccepted,
     },
     rpc::session::lock,
 };
@@ -161,7 +161,11 @@ impl Forking for RemoteRuntime {
 }
 
 impl Reverting for RemoteRuntime {
-    fn revert(&self, thread: NativeId, from: NativeId) -> BoxFuture<'_, Result<(), RevertError>> {
+    fn revert(
+        &self,
+        thread: NativeId,
+        from: NativeId,
+    ) -> BoxFuture<'_, Result<Reverted, RevertError>> {
         Box::pin(self.forget_from(thread, from))
     }
 }

@@ -8,7 +8,7 @@ use pilothouse_domain::{
     ItemContent, ItemStatus, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
     run::ErrorCode,
 };
-use pilothouse_providers::contract::{Escalation, RevertError, SendError};
+use pilothouse_providers::contract::{Escalation, RevertError, Reverted, SendError};
 use serde_json::json;
 
 async fn said(world: &mut World, thread: &NativeId, script: &str) -> NativeId {
@@ -98,7 +98,7 @@ async fn turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_kill
     let runtime = world.runtime.clone();
     let reverting = runtime.reverting().expect("it takes back");
     let taken = reverting.revert(thread.clone(), second.clone()).await;
-    assert_eq!(taken, Ok(()));
+    assert_eq!(taken, Ok(Reverted::Forgotten));
     world.runtime.signal(Escalation::Kill).unwrap();
     world.restart(Some(thread.clone())).await;
     assert_eq!(world.open(Some(thread.clone())).await, thread);
@@ -114,7 +114,10 @@ async fn turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_kill
     let runtime = world.runtime.clone();
     let reverting = runtime.reverting().expect("it takes back");
     for gone in [second, third] {
-        assert_eq!(reverting.revert(thread.clone(), gone).await, Ok(()));
+        assert_eq!(
+            reverting.revert(thread.clone(), gone).await,
+            Ok(Reverted::NotThere)
+        );
     }
     let turn = world.send(&thread, "[[script:held]]").await;
     let busy = reverting.revert(thread.clone(), turn).await;
@@ -122,7 +125,10 @@ async fn turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_kill
     world.model.release("gate");
     assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
     // All of it.
-    assert_eq!(reverting.revert(thread.clone(), first).await, Ok(()));
+    assert_eq!(
+        reverting.revert(thread.clone(), first).await,
+        Ok(Reverted::Forgotten)
+    );
     said(&mut world, &thread, "five").await;
     assert_eq!(world.last_marks(), ["five"]);
 }

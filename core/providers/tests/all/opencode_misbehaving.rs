@@ -15,8 +15,8 @@ use pilothouse_domain::{
 };
 use pilothouse_providers::{
     contract::{
-        AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RespondError, RuntimeEvents,
-        SendError, SendTurn, StartError,
+        AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RespondError, Reverted,
+        RuntimeEvents, SendError, SendTurn, StartError,
     },
     opencode::{Deadlines, OpencodeAdapter},
     process::detached::{DetachedRecord, EXTENSION},
@@ -240,9 +240,9 @@ async fn a_long_conversation_with_large_pictures_is_read_and_taken_back_from_a_t
     assert_eq!(turns().await, of(88..100));
     let reverting = runtime.reverting().unwrap();
     let from = NativeId::from("msg_0500");
-    for _ in 0..2 {
+    for outcome in [Reverted::Forgotten, Reverted::NotThere] {
         let taken = reverting.revert(thread.clone(), from.clone()).await;
-        assert_eq!(taken, Ok(()));
+        assert_eq!(taken, Ok(outcome));
         assert_eq!(turns().await, of(38..50));
     }
 }

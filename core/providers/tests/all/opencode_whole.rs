@@ -8,7 +8,9 @@ use pilothouse_domain::{
     ItemContent, Mode, NativeId, ProviderEvent, ProviderEventKind, hash, provider::TurnStatus,
     run::ErrorCode,
 };
-use pilothouse_providers::contract::{Compaction, ForkThread, InputFile, SendError, SendTurn};
+use pilothouse_providers::contract::{
+    Compaction, ForkThread, InputFile, Reverted, SendError, SendTurn,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -55,22 +57,13 @@ async fn a_conversation_is_copied_up_to_a_turn_shortened_and_turns_are_taken_bac
     let whole = world.runtime.forking().unwrap().fork(whole).await.unwrap();
     assert_eq!(turns(&history().read(whole, 8).await.unwrap()), 2);
 
-    world
-        .runtime
-        .reverting()
-        .unwrap()
-        .revert(thread.clone(), second.clone())
-        .await
-        .unwrap();
+    let reverting = world.runtime.reverting().unwrap();
+    let taken = reverting.revert(thread.clone(), second.clone()).await;
+    assert_eq!(taken, Ok(Reverted::Forgotten));
     assert_eq!(turns(&history().read(thread.clone(), 8).await.unwrap()), 1);
     // Asked for again, it is done already.
-    world
-        .runtime
-        .reverting()
-        .unwrap()
-        .revert(thread.clone(), second)
-        .await
-        .unwrap();
+    let again = reverting.revert(thread.clone(), second).await;
+    assert_eq!(again, Ok(Reverted::NotThere));
 
     let compaction = world
         .runtime

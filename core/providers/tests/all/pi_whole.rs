@@ -7,7 +7,7 @@ use crate::{
 use pilothouse_domain::{
     ItemContent, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus, run::ErrorCode,
 };
-use pilothouse_providers::contract::{Escalation, RevertError, SendError};
+use pilothouse_providers::contract::{Escalation, RevertError, Reverted, SendError};
 use serde_json::json;
 
 async fn said(world: &mut PiWorld, thread: &NativeId, script: &str) -> NativeId {
@@ -45,7 +45,7 @@ async fn turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_kill
     let runtime = world.runtime.clone();
     let reverting = runtime.reverting().expect("it takes back");
     let taken = reverting.revert(thread.clone(), second.clone()).await;
-    assert_eq!(taken, Ok(()));
+    assert_eq!(taken, Ok(Reverted::Forgotten));
     world.runtime.signal(Escalation::Kill).unwrap();
     let mut world = world.restart().await;
     assert_eq!(world.open(Some(thread.clone())).await, thread);
@@ -58,7 +58,10 @@ async fn turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_kill
     let runtime = world.runtime.clone();
     let reverting = runtime.reverting().expect("it takes back");
     for gone in [second, third] {
-        assert_eq!(reverting.revert(thread.clone(), gone).await, Ok(()));
+        assert_eq!(
+            reverting.revert(thread.clone(), gone).await,
+            Ok(Reverted::NotThere)
+        );
     }
     // A turn that began before its message was heard is not in pi's file: nothing of it is forgotten, and that is said.
     let ours = NativeId::from("turn/x.1");
@@ -69,7 +72,10 @@ async fn turns_that_were_taken_back_are_forgotten_also_by_a_process_that_is_kill
     assert_eq!(busy, Err(RevertError::Busy));
     world.model.release("gate");
     assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
-    assert_eq!(reverting.revert(thread.clone(), first).await, Ok(()));
+    assert_eq!(
+        reverting.revert(thread.clone(), first).await,
+        Ok(Reverted::Forgotten)
+    );
     assert_eq!(held(&world, &thread).await, []);
 }
 

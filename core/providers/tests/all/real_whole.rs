@@ -4,7 +4,9 @@ use crate::support::{World, say, selection};
 use pilothouse_domain::{
     ItemContent, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
 };
-use pilothouse_providers::contract::{Compaction, ForkThread, OpenError, RevertError, SendError};
+use pilothouse_providers::contract::{
+    Compaction, ForkThread, OpenError, RevertError, Reverted, SendError,
+};
 use serde_json::{Value, json};
 
 fn scripts() -> Value {
@@ -131,18 +133,24 @@ async fn turns_are_taken_back_once_whatever_is_asked_again_and_never_while_one_g
         held.into_iter().map(|(turn, _)| turn).collect()
     };
     assert_eq!(turns(held(&world, &thread).await).len(), 4);
-    for _ in 0..2 {
+    for outcome in [Reverted::Forgotten, Reverted::NotThere] {
         let reverted = reverting.revert(thread.clone(), second.clone()).await;
-        assert_eq!(reverted, Ok(()));
+        assert_eq!(reverted, Ok(outcome));
         assert_eq!(
             turns(held(&world, &thread).await),
             std::slice::from_ref(&first)
         );
     }
-    assert_eq!(reverting.revert(thread.clone(), third).await, Ok(()));
+    assert_eq!(
+        reverting.revert(thread.clone(), third).await,
+        Ok(Reverted::NotThere)
+    );
     let fourth = said(&mut world, &thread, "two").await;
     assert_eq!(turns(held(&world, &thread).await), [first.clone(), fourth]);
-    assert_eq!(reverting.revert(thread.clone(), first).await, Ok(()));
+    assert_eq!(
+        reverting.revert(thread.clone(), first).await,
+        Ok(Reverted::Forgotten)
+    );
     assert_eq!(turns(held(&world, &thread).await), []);
     said(&mut world, &thread, "one").await;
 
