@@ -254,7 +254,7 @@ impl Codec {
             out,
             NativePlace::default(),
             ProviderEventKind::Unknown {
-                label: format!("frame of {bytes} bytes (at most {FRAME_LIMIT} are read)"),
+                label: format!("frame of at least {bytes} bytes (at most {FRAME_LIMIT} are read)"),
                 raw: raw.to_owned(),
             },
         );

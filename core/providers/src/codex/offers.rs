@@ -14,13 +14,18 @@ use crate::{
         Reverting, SendError, Steer, SteerError, Steering,
     },
     naming::{self, FileSearch, FindFiles},
-    rpc::{CallFailure as _, session::lock},
+    rpc::{CallFailure as _, frames::FRAME_LIMIT, session::lock},
 };
 use futures_util::future::BoxFuture;
-use pilothouse_domain::{NativeId, ProviderEvent, run::ErrorCode};
+use pilothouse_domain::{
+    ItemContent, ItemStatus, NativeId, ProviderEvent, ProviderEventKind, run::ErrorCode,
+};
 
-/// Turns asked for in one page of history.
-const HISTORY_PAGE: u32 = 50;
+/// Turns asked for in the first page of history, and in the largest.
+const FIRST_PAGE: u32 = 4;
+const LARGEST_PAGE: u32 = 50;
+/// Bytes heard for a page up to which the next may be twice as long: far from what is read of an answer.
+const SMALL_PAGE: u64 = FRAME_LIMIT as u64 / 8;
 
 impl CodexRuntime {
     async fn put_words(&self, steer: Steer) -> Result<(), SteerError> {
@@ -57,18 +62,28 @@ impl CodexRuntime {
     async fn past(&self, thread: NativeId, turns: u32) -> Result<Vec<ProviderEvent>, OpenError> {
         let mut newest_first: Vec<Vec<ProviderEvent>> = Vec::new();
         let mut cursor = None;
+        let (mut page, mut whole) = (FIRST_PAGE, true);
         loop {
             let missing = turns.saturating_sub(u32::try_from(newest_first.len()).unwrap_or(turns));
             if missing == 0 {
                 break;
             }
+            let asked = missing.min(page);
             let call = Call::TurnsList {
                 thread: thread.clone(),
-                limit: missing.min(HISTORY_PAGE),
-                cursor: cursor.take(),
+                limit: asked,
+                cursor: cursor.clone(),
+                whole,
             };
+            let before = self.session.heard();
             match self.session.call(call, self.deadlines.call).await {
-                Ok(Reply::Turns { turns, next }) => {
+                Ok(Reply::Turns { mut turns, next }) => {
+                    if !whole {
+                        turns.iter_mut().for_each(left_out);
+                    } else if self.session.heard() - before <= SMALL_PAGE {
+                        page = (page * 2).min(LARGEST_PAGE);
+                    }
+                    whole = true;
                     // A page without turns could go on for ever.
                     let last = turns.is_empty() || next.is_none();
                     newest_first.extend(turns);
@@ -78,6 +93,9 @@ impl CodexRuntime {
                     cursor = next;
                 }
                 Ok(_) => break,
+                // Its answer was too long, most likely: fewer turns are asked for, and of one alone what is short of it.
+                Err(CallError::Unreadable { .. }) if asked > 1 => page = asked / 2,
+                Err(CallError::Unreadable { .. }) if whole => whole = false,
                 Err(error) => return Err(open_error(error, Some(&thread))),
             }
         }
@@ -169,6 +187,32 @@ impl CodexRuntime {
             }),
         }
     }
+}
+
+/// Says in a turn of which not all could be read that it is so. Once, however often it is read: the item has a name.
+fn left_out(turn: &mut Vec<ProviderEvent>) {
+    let Some(ProviderEvent { place, .. }) = turn.first() else {
+        return;
+    };
+    let Some(id) = &place.turn else { return };
+    let kind = ProviderEventKind::ItemClosed {
+        item: NativeId(format!("{id}/left-out")),
+        status: ItemStatus::Completed,
+        content: ItemContent::Error {
+            code: ErrorCode::Agent,
+            message: format!(
+                "codex' account of this turn is too long to be read (more than {FRAME_LIMIT} bytes): only its first message and its last answer were"
+            ),
+            will_retry: false,
+        },
+        client_id: None,
+    };
+    let place = place.clone();
+    let ended = matches!(turn.last(), Some(last) if matches!(last.kind, ProviderEventKind::TurnEnded { .. }));
+    turn.insert(
+        turn.len() - usize::from(ended),
+        ProviderEvent { place, kind },
+    );
 }
 
 impl Steering for CodexRuntime {

@@ -145,6 +145,8 @@ pub enum Call {
         limit: u32,
         /// Where the page before ended.
         cursor: Option<String>,
+        /// With all their items; else with the first message and the last answer of each.
+        whole: bool,
     },
     /// The items of a turn, oldest first.
     ItemsList {
@@ -336,12 +338,13 @@ impl Call {
                 "sourceKinds": ["cli", "vscode", "exec", "appServer"],
             }),
             Self::ThreadJoin { thread } => json!({"threadId": thread, "excludeTurns": true}),
-            Self::LastTurn { thread, .. } => turns(thread, 1, &None),
+            Self::LastTurn { thread, .. } => turns(thread, 1, &None, true),
             Self::TurnsList {
                 thread,
                 limit,
                 cursor,
-            } => turns(thread, *limit, cursor),
+                whole,
+            } => turns(thread, *limit, cursor, *whole),
             Self::ItemsList {
                 thread,
                 turn,
@@ -411,13 +414,13 @@ impl Call {
     }
 }
 
-fn turns(thread: &NativeId, limit: u32, cursor: &Option<String>) -> Value {
+fn turns(thread: &NativeId, limit: u32, cursor: &Option<String>, whole: bool) -> Value {
     json!({
         "threadId": thread,
         "limit": limit,
         "cursor": cursor,
         "sortDirection": "desc",
-        "itemsView": "full",
+        "itemsView": if whole { "full" } else { "summary" },
     })
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod asked;
 pub(crate) mod bounded;
 pub(crate) mod commands;
 pub(crate) mod cost;
+mod cutting;
 pub(crate) mod date;
 pub(crate) mod facts;
 pub(crate) mod form;

@@ -135,7 +135,7 @@ impl<P: Peer> Session<P> {
     }
 
     /// Bytes it has written so far, to both outputs.
-    pub(super) fn heard(&self) -> u64 {
+    pub(crate) fn heard(&self) -> u64 {
         self.heard.load(Ordering::Relaxed) + self.process.stderr().total()
     }
 

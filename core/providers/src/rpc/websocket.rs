@@ -1,6 +1,6 @@
 //! Lines over a WebSocket: each text message is one line, so that a codec of lines serves both ways.
 
-use super::frames::FRAME_LIMIT;
+use super::{cutting::Cutting, frames::FRAME_LIMIT};
 use crate::process::agent::Channel;
 use futures_util::{
     SinkExt as _, StreamExt as _,
@@ -24,7 +24,7 @@ use tokio_tungstenite::{
     },
 };
 
-/// Bytes of a message; one that is longer ends the connection.
+/// Bytes of a message, which no message has: they are cut before.
 const MESSAGE_LIMIT: usize = 2 * FRAME_LIMIT;
 /// Bytes between the socket and the codec.
 const BETWEEN: usize = 64 * 1024;
@@ -70,7 +70,7 @@ where
     let config = WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_LIMIT))
         .max_frame_size(Some(MESSAGE_LIMIT));
-    let (socket, _) = client_async_with_config(request, stream, Some(config))
+    let (socket, _) = client_async_with_config(request, Cutting::new(stream), Some(config))
         .await
         .map_err(|error| match error {
             tungstenite::Error::Http(answer) if answer.status() == 401 => {

@@ -27,6 +27,7 @@ mod claude_recordings;
 mod claude_whole;
 mod claude_world;
 mod codex_far;
+mod codex_pages;
 mod contracts;
 mod damaged;
 mod descendants;

@@ -102,6 +102,7 @@ pub(crate) fn call_of(frame: &Value) -> Call {
             thread,
             limit: 50,
             cursor: None,
+            whole: true,
         },
         "turn/start" => Call::TurnStart {
             thread,
