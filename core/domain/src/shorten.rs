@@ -1,6 +1,7 @@
 //! What an agent says may be of any size, and has to fit where it goes all the same: texts lose their middle and lists their
 //! end, no more of either than is needed. Only what is too large altogether comes here, so most values never do.
 
+use crate::{Subject, limits};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -27,6 +28,37 @@ pub fn shortened<T: Serialize + DeserializeOwned>(
             .ok()
             .filter(&fits)
     })
+}
+
+/// The exact text of what a request is about, as it is shown, hashed and sent. What would fit into no frame is shortened; then
+/// it is one that does not show everything.
+pub fn fit_subject(subject: &mut Subject) -> String {
+    // As it stands in an event: a string in JSON, in which no character takes more than twice its bytes, since none of those
+    // that would stands in JSON.
+    let fits = |text: &String| {
+        2 * text.len() < limits::SUBJECT_ENCODED
+            || serde_json::to_string(text)
+                .is_ok_and(|encoded| encoded.len() <= limits::SUBJECT_ENCODED)
+    };
+    let text = subject_text(subject);
+    if fits(&text) {
+        return text;
+    }
+    let shorter = shortened(subject, |less| fits(&subject_text(less)));
+    *subject = Subject {
+        incomplete: true,
+        ..shorter.unwrap_or_default()
+    };
+    subject_text(subject)
+}
+
+/// The text of a subject.
+pub fn subject_text(subject: &Subject) -> String {
+    #[expect(
+        clippy::expect_used,
+        reason = "a subject has string keys and no failing Serialize"
+    )]
+    serde_json::to_string(subject).expect("a subject serialises")
 }
 
 fn shorten(value: &mut Value, bytes: usize, values: usize) {

@@ -10,7 +10,7 @@ use pilothouse_domain::{
     limits,
     provider_event::{NativePlace, Resolution},
     request::{AnswerDelivery, RequestKind, Respondability, RiskHint},
-    shorten::shortened,
+    shorten::{fit_subject, subject_text},
     state::{Cap, RequestSlot},
 };
 
@@ -63,7 +63,7 @@ impl Ingesting<'_> {
             subject.changes = changes;
             self.same_as_shown(&key, &mut subject);
         }
-        let text = fitting(&mut subject);
+        let text = fit_subject(&mut subject);
         let hash = ContentHash::of(&text);
 
         let mut occurrence = 0;
@@ -272,7 +272,7 @@ impl Ingesting<'_> {
             }
             subject.changes.clone_from(changes);
             let unknown_fields = row.hints.contains(&RiskHint::UnknownFields);
-            let text = fitting(&mut subject);
+            let text = fit_subject(&mut subject);
             let hash = ContentHash::of(&text);
             self.request_changed(slot.id, slot.kind, &subject, text, hash, unknown_fields);
         }
@@ -336,32 +336,4 @@ impl Ingesting<'_> {
             },
         );
     }
-}
-
-/// The exact text that is shown, hashed and sent.
-/// The text of a subject, which is shortened where it would fit into no frame; then it is one that does not show everything.
-fn fitting(subject: &mut Subject) -> String {
-    let fits = |text: &String| {
-        // As it stands in an event: a string in JSON.
-        let encoded = serde_json::to_string(text);
-        encoded.is_ok_and(|encoded| encoded.len() <= limits::SUBJECT_ENCODED)
-    };
-    let text = subject_text(subject);
-    if fits(&text) {
-        return text;
-    }
-    let shorter = shortened(subject, |less| fits(&subject_text(less)));
-    *subject = Subject {
-        incomplete: true,
-        ..shorter.unwrap_or_default()
-    };
-    subject_text(subject)
-}
-
-fn subject_text(subject: &Subject) -> String {
-    #[expect(
-        clippy::expect_used,
-        reason = "a subject has string keys and no failing Serialize"
-    )]
-    serde_json::to_string(subject).expect("a subject serialises")
 }

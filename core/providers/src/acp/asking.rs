@@ -233,26 +233,21 @@ impl Codec {
         let ItemContent::FileChange { changes } = content else {
             return;
         };
-        let mut heavier = Vec::new();
-        for (request, pending) in self.requests.iter_mut() {
-            let opened = &mut pending.opened;
-            if pending.answered
-                || opened.thread != *session
-                || opened.item.as_ref() != Some(item)
-                || (opened.kind != RequestKind::FileChange && !pending.own_changes)
-                || opened.subject.changes == *changes
-            {
-                continue;
-            }
-            if !pending.own_changes {
-                requests::show_changes(&mut opened.subject, changes);
-                heavier.push(request.clone());
-            }
-            event(out, pending.place.clone(), opened.event(request));
-        }
-        for request in heavier {
-            self.requests.weigh(&request);
-        }
+        self.requests.change(
+            |pending| {
+                let opened = &pending.opened;
+                opened.thread == *session
+                    && opened.item.as_ref() == Some(item)
+                    && (opened.kind == RequestKind::FileChange || pending.own_changes)
+                    && opened.subject.changes != *changes
+            },
+            |pending| {
+                if !pending.own_changes {
+                    requests::show_changes(&mut pending.opened.subject, changes);
+                }
+            },
+            |place, kind| event(out, place, kind),
+        );
     }
 
     fn open(
@@ -266,7 +261,7 @@ impl Codec {
         let session = opened.thread.clone();
         self.hush(&session, out);
         let place = self.place(&session);
-        if self.requests.is_full() {
+        if !self.requests.takes(&id, &place, &mut opened) {
             let message = "too many requests wait already";
             out.push(Received::Send(outgoing::error_line(&id, -32600, message)));
             let message = format!("refused `{method}`: {message}");

@@ -7,7 +7,7 @@ use super::{
     settings::Settings,
     tools::{self, Stage, Tool},
 };
-use crate::rpc::bounded::Bounded;
+use crate::rpc::{bounded::Bounded, budget};
 use pilothouse_domain::{ItemContent, NativeId, item::TodoEntry, run::Usage};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -104,36 +104,44 @@ impl Conversation {
 
     /// Remembers a tool; gives back those that had to go for it while they were open.
     pub(super) fn put_tool(&mut self, call: NativeId, tool: Tool) -> Vec<Tool> {
-        let replaced = self.tools.remove(&call);
-        self.tools_held += tool.held();
-        let oldest = self.tools.insert(call, tool);
+        let replaced = self.tools.remove(&call).map(|tool| (call.clone(), tool));
+        let oldest = match self.tools.is_full() {
+            true => self.tools.pop_oldest(),
+            false => None,
+        };
+        self.tools_held += held(&call, &tool);
+        self.tools.insert(call, tool);
         let gone = replaced.into_iter().chain(oldest);
-        gone.filter_map(|tool| self.let_go(tool)).collect()
+        gone.filter_map(|(call, tool)| self.let_go(&call, tool))
+            .collect()
     }
 
-    /// Gives up the oldest tool, or else the lists and texts that are collected, for others to have room; `None` if there
-    /// is nothing to give up. Gives back a tool that was open.
-    pub(super) fn give_up(&mut self) -> Option<Option<Tool>> {
-        if let Some((_, tool)) = self.tools.pop_oldest() {
-            return Some(self.let_go(tool));
+    /// Gives up the oldest tool, or else the lists and texts that are collected, for others to have room, and what a
+    /// conversation is set to that nobody here can set; `None` if there is nothing to give up. Gives back a tool that was open.
+    pub(super) fn give_up(&mut self, is_ours: bool) -> Option<Option<Tool>> {
+        if let Some((call, tool)) = self.tools.pop_oldest() {
+            return Some(self.let_go(&call, tool));
         }
         let held = self.held();
         self.todos.clear();
         self.named = Bounded::new(NAMED);
+        if !is_ours {
+            self.settings = Settings::default();
+        }
         (self.held() < held).then_some(None)
     }
 
     /// The tools that were open, when all of it is forgotten.
     pub(super) fn into_open(mut self) -> impl Iterator<Item = Tool> {
         std::iter::from_fn(move || {
-            let (_, tool) = self.tools.pop_oldest()?;
-            Some(self.let_go(tool))
+            let (call, tool) = self.tools.pop_oldest()?;
+            Some(self.let_go(&call, tool))
         })
         .flatten()
     }
 
-    fn let_go(&mut self, tool: Tool) -> Option<Tool> {
-        self.tools_held = self.tools_held.saturating_sub(tool.held());
+    fn let_go(&mut self, call: &NativeId, tool: Tool) -> Option<Tool> {
+        self.tools_held = self.tools_held.saturating_sub(held(call, &tool));
         Some(tool).filter(|tool| tool.opened && tool.stage == Stage::Open)
     }
 
@@ -177,15 +185,24 @@ impl Conversation {
 
     /// Bytes held for tools, lists and texts.
     pub(super) fn held(&self) -> usize {
-        let todos = self.todos.values().map(|list| list.bytes);
-        let named = self.named.values().map(|(_, text)| text.len());
+        let todo = |(id, list): (&NativeId, &TodoList)| {
+            2 * size_of::<(NativeId, TodoList)>() + budget::id(Some(id)) + list.bytes
+        };
         let spoken = self.speaking.as_ref();
         self.tools_held
-            + todos.sum::<usize>()
-            + named.sum::<usize>()
-            + spoken.map_or(0, |spoken| spoken.collected().len())
+            + self.todos.iter().map(todo).sum::<usize>()
+            + self
+                .named
+                .weight(|(item, text)| budget::id(Some(item)) + budget::block(text.len()))
+            + spoken.map_or(0, |spoken| budget::block(spoken.collected().len()))
+            + budget::block(self.last_words.len())
             + self.settings.held()
     }
+}
+
+/// Bytes of a tool that is remembered.
+fn held(call: &NativeId, tool: &Tool) -> usize {
+    budget::entry::<Tool>(call) + tool.held()
 }
 
 /// A todo list.
@@ -199,7 +216,7 @@ impl TodoList {
     pub(super) fn new(entries: Vec<TodoEntry>) -> Self {
         let bytes = entries
             .iter()
-            .map(|entry| size_of::<TodoEntry>() + entry.text.len())
+            .map(|entry| 2 * size_of::<TodoEntry>() + budget::block(entry.text.len()))
             .sum();
         Self { entries, bytes }
     }

@@ -4,15 +4,16 @@
 //! latter pushes one of the former out.
 
 use super::{conversation::Conversation, tools::Tool};
-use crate::rpc::bounded::Bounded;
+use crate::rpc::{bounded::Bounded, budget::HELD_LIMIT};
 use pilothouse_domain::NativeId;
 
 /// Conversations that this host opened and that are known.
 const OURS: usize = 64;
 /// Conversations of subagents that are known.
 const OTHERS: usize = 256;
-/// Bytes that are remembered of all conversations together; beyond, what is oldest where most is held is given up.
-const HELD: usize = 16 * 1024 * 1024;
+/// Bytes that are remembered of all conversations together, of the budget of their process; beyond, what is oldest where most
+/// is held is given up.
+const HELD: usize = HELD_LIMIT / 4;
 
 #[derive(Debug, Clone)]
 pub(super) struct Conversations {
@@ -81,11 +82,14 @@ impl Conversations {
         let mut open = std::mem::take(&mut self.dropped);
         let mut gone = open.len();
         while self.held() > HELD {
-            let all = self.ours.iter_mut().chain(self.others.iter_mut());
-            let Some((session, most)) = all.max_by_key(|(_, known)| known.held()) else {
+            let ours = self.ours.iter_mut().map(|(id, known)| (id, known, true));
+            let others = self.others.iter_mut().map(|(id, known)| (id, known, false));
+            let all = ours.chain(others);
+            let Some((session, most, is_ours)) = all.max_by_key(|(_, known, _)| known.held())
+            else {
                 break;
             };
-            let Some(given_up) = most.give_up() else {
+            let Some(given_up) = most.give_up(is_ours) else {
                 break;
             };
             gone += 1;
@@ -96,7 +100,6 @@ impl Conversations {
 
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
-        let all = self.ours.values().chain(self.others.values());
-        all.map(Conversation::held).sum()
+        self.ours.weight(Conversation::held) + self.others.weight(Conversation::held)
     }
 }

@@ -29,7 +29,8 @@ mod turns;
 mod updates;
 
 pub use crate::rpc::{
-    asked::{AnswerProblem, PENDING_REQUESTS},
+    asked::AnswerProblem,
+    budget::{HELD_LIMIT, READING_LIMIT},
     frames::{FRAME_LIMIT, RAW_LIMIT},
 };
 pub use codec::{Codec, Received};

@@ -1,6 +1,9 @@
 //! What a conversation can be set to: modes, models and options, in the three ways in which agents say it.
 
-use crate::rpc::frames::{cut, list, text_of, text_or_empty};
+use crate::rpc::{
+    budget,
+    frames::{cut, list, text_of, text_or_empty},
+};
 use serde_json::Value;
 
 /// Options of one conversation that are remembered.
@@ -93,14 +96,19 @@ impl Settings {
 
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
-        let of = |choices: &Choices| choices.current.len() + choices.bytes;
+        let value = |value: &String| 2 * size_of::<String>() + budget::block(value.len());
+        let of = |choices: &Choices| {
+            budget::block(choices.current.len()) + choices.values.iter().map(value).sum::<usize>()
+        };
+        let option = |one: &ConfigOption| {
+            2 * size_of::<ConfigOption>()
+                + budget::block(one.id.len())
+                + budget::block(one.category.len())
+                + of(&one.choices)
+        };
         self.modes.as_ref().map_or(0, of)
             + self.models.as_ref().map_or(0, of)
-            + self
-                .options
-                .iter()
-                .map(|one| of(&one.choices))
-                .sum::<usize>()
+            + self.options.iter().map(option).sum::<usize>()
     }
 
     /// Whether the agent told anything.

@@ -7,7 +7,10 @@ use super::told::{
     Changes, PATH, changes, command_line, cwd, exit_code, is_said, output, says_anew,
     terminal_output,
 };
-use crate::rpc::frames::{cut, list, text_of};
+use crate::rpc::{
+    budget,
+    frames::{cut, list, text_of},
+};
 use pilothouse_domain::{Body, ItemContent, ItemStatus, NativeId};
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -127,8 +130,6 @@ impl Tool {
 
     /// Bytes held.
     pub(super) fn held(&self) -> usize {
-        let changes = self.changes.list.iter();
-        let changes = changes.map(|change| change.path.len() + change.diff.len() as usize);
         let texts = [
             &self.kind,
             &self.title,
@@ -136,12 +137,15 @@ impl Tool {
             &self.arguments,
             &self.result,
         ];
-        size_of::<Self>()
-            + changes.sum::<usize>()
-            + texts.map(String::len).iter().sum::<usize>()
-            + self.places.iter().map(String::len).sum::<usize>()
-            + self.command.as_ref().map_or(0, String::len)
-            + self.cwd.as_ref().map_or(0, String::len)
+        let known = [&self.command, &self.cwd].into_iter().flatten();
+        let places = self.places.iter();
+        let texts = texts.into_iter().chain(known).chain(places);
+        budget::changes(&self.changes.list)
+            + texts
+                .map(|text| size_of::<String>() + budget::block(text.len()))
+                .sum::<usize>()
+            + budget::id(Some(&self.item))
+            + budget::id(self.turn.as_ref())
     }
 
     /// Whether everything that was told of its files is remembered, and in full.

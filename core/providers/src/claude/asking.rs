@@ -5,13 +5,12 @@ use super::{
     outgoing, passed_over, requests,
 };
 use crate::rpc::{
-    asked::{AnswerProblem, Opened, is_bounded, request_id},
+    answers::Answers,
+    asked::{AnswerProblem, Opened, is_bounded},
     event,
     frames::{cut, text_of},
 };
-use pilothouse_domain::{
-    Answer, NativeId, ProviderEventKind, provider_event::Resolution, request::RequestKind,
-};
+use pilothouse_domain::{Answer, NativeId, ProviderEventKind, provider_event::Resolution};
 use serde_json::Value;
 
 impl Codec {
@@ -33,9 +32,11 @@ impl Codec {
         let refuses = text_of(&result, "behavior").as_deref() == Some("deny");
         self.stopping |= result.get("interrupt") == Some(&Value::Bool(true));
         let item = asked.and_then(|opened| opened.item.clone());
-        let result = match (asked, self.inputs.get(request)) {
-            (Some(opened), Some(input)) if matches!(answer, Answer::Reply { .. }) => {
-                requests::answered(input, &opened.subject, &result)
+        let result = match asked.map(|opened| (&opened.answers, &opened.subject)) {
+            Some((Answers::Within { input, .. }, subject))
+                if matches!(answer, Answer::Reply { .. }) =>
+            {
+                requests::answered(input, subject, &result)
             }
             _ => result,
         };
@@ -92,12 +93,6 @@ impl Codec {
             "elicitation" => requests::elicitation(thread, request),
             subtype => requests::unknown(thread, subtype, request),
         };
-        let input = request
-            .get("input")
-            .filter(|_| opened.kind == RequestKind::UserInput && !self.requests.is_full());
-        if let Some(input) = input {
-            self.inputs.insert(request_id(&id), input.clone());
-        }
         self.open(id, &subtype, child.as_ref(), opened, out);
     }
 
@@ -110,7 +105,7 @@ impl Codec {
         out: &mut Vec<Received>,
     ) {
         let place = self.place(child);
-        if self.requests.is_full() {
+        if !self.requests.takes(&id, &place, &mut opened) {
             let message = "too many requests wait already";
             out.push(Received::Send(outgoing::error_line(&id, message)));
             let message = format!("refused `{}`: {message}", cut(subtype, 120));
@@ -127,7 +122,6 @@ impl Codec {
         resolution: Resolution,
         out: &mut Vec<Received>,
     ) {
-        self.inputs.remove(request);
         let Some(pending) = self.requests.take(request) else {
             return;
         };

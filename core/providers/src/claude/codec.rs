@@ -7,17 +7,19 @@ use super::{
     passed_over::{self, Passed},
     replies::{self, CallError, Reply},
     system, tasks,
+    tools::Tool,
     turns::Sent,
 };
 use crate::rpc::{
     self, Peer,
     asked::{AnswerProblem, Requests, request_id},
     bounded::Bounded,
+    budget::{self, Budget},
     event,
     frames::{FRAME_LIMIT, Line, Lines, RAW_LIMIT, cut, json, text_of},
 };
 use pilothouse_domain::{
-    Answer, NativeId, ProviderEventKind, Subject,
+    Answer, ItemStatus, NativeId, ProviderEventKind, Subject,
     provider::AccountLimit,
     provider_event::{NativePlace, Resolution},
     request::RequestKind,
@@ -29,6 +31,8 @@ use std::collections::{BTreeMap, VecDeque};
 const WAITING_CALLS: usize = 1024;
 /// Subagents that are known, and background tasks.
 const CHILDREN: usize = 256;
+/// Bytes of the name of a permission mode.
+pub(super) const MODE: usize = 64;
 /// Bytes of a conversation's id.
 const SESSION: usize = 256;
 
@@ -65,8 +69,6 @@ pub struct Codec {
     /// Subagents by the tool that started them.
     pub(super) by_tool: Bounded<NativeId>,
     pub(super) requests: Requests,
-    /// What was asked by questions that wait: an answer gives it back.
-    pub(super) inputs: Bounded<Value>,
     pub(super) turn: Option<NativeId>,
     /// The turn before.
     pub(super) last: Option<NativeId>,
@@ -88,6 +90,7 @@ pub struct Codec {
     pub(super) limits: Vec<AccountLimit>,
     /// Servers of tools that were named at the start, and how each was when a turn last began.
     pub(super) servers: Bounded<String>,
+    budget: Budget,
     unreadable_in_a_row: u32,
 }
 
@@ -109,7 +112,6 @@ impl Codec {
             by_tool: Bounded::new(CHILDREN),
             requests: Requests::default(),
             servers: Bounded::new(CHILDREN),
-            inputs: Bounded::new(rpc::asked::PENDING_REQUESTS),
             turn: None,
             last: None,
             beginning: false,
@@ -122,6 +124,7 @@ impl Codec {
             failure: None,
             cost: 0,
             limits: Vec::new(),
+            budget: Budget::default(),
             unreadable_in_a_row: 0,
         }
     }
@@ -244,13 +247,58 @@ impl Codec {
         self.requests.ids()
     }
 
-    /// Bytes held in buffers and for tools at the moment.
+    /// Bytes held at the moment: what is remembered, and the frame that is not whole yet.
     pub fn held_bytes(&self) -> usize {
-        let children = self
-            .children
-            .values()
-            .map(|child| child.conversation.held());
-        self.lines.held() + self.main.held() + children.sum::<usize>()
+        self.lines.held() + self.weight()
+    }
+
+    /// Bytes of what is remembered. Messages and calls are our own, and are not counted.
+    fn weight(&self) -> usize {
+        self.requests.held()
+            + self.main.weight()
+            + self.children.weight(tasks::Child::weight)
+            + self.tasks.weight(|tool| budget::id(Some(tool)))
+            + self.by_tool.weight(|task| budget::id(Some(task)))
+    }
+
+    /// Gives up what is least needed beyond the budget, and says so: subagents that have ended, then the oldest tools. Requests
+    /// are none of it.
+    fn fit(&mut self, read: usize, out: &mut Vec<Received>) {
+        if !self.budget.is_due(read) {
+            return;
+        }
+        let mut excess = self.budget.weighed(self.weight());
+        self.children
+            .shed_where(&mut excess, tasks::Child::weight, tasks::Child::has_ended);
+        let mut gone = Vec::new();
+        for (child, known) in self.children.iter_mut() {
+            let tools = known.conversation.shed(&mut excess);
+            gone.extend(tools.into_iter().map(|tool| (Some(child.clone()), tool)));
+        }
+        let tools = self.main.shed(&mut excess);
+        gone.extend(tools.into_iter().map(|tool| (None, tool)));
+        for (child, tool) in gone {
+            self.gave_up(child.as_ref(), tool, out);
+        }
+        if let Some(message) = excess.in_words() {
+            self.diagnostic(message, out);
+        }
+    }
+
+    /// Closes an open tool that is forgotten.
+    pub(super) fn gave_up(
+        &self,
+        child: Option<&NativeId>,
+        mut tool: Tool,
+        out: &mut Vec<Received>,
+    ) {
+        let kind = ProviderEventKind::ItemClosed {
+            item: tool.item.clone(),
+            status: ItemStatus::Unfinished,
+            content: tool.end(),
+            client_id: None,
+        };
+        event(out, self.place(child), kind);
     }
 
     /// Unreadable lines since the last readable frame.
@@ -261,8 +309,10 @@ impl Codec {
     /// Takes bytes as they come, split anywhere.
     pub fn receive(&mut self, bytes: &[u8]) -> Vec<Received> {
         let mut frames = Vec::new();
-        self.lines.split(bytes, &mut |line| frames.push(read(line)));
-        self.take(frames)
+        let read = self.lines.split(bytes, &mut |line| frames.push(read(line)));
+        let mut out = self.take(frames);
+        self.fit(read, &mut out);
+        out
     }
 
     /// The stream has ended: reads what is left of the last line.
@@ -451,9 +501,9 @@ impl Codec {
     fn replied(&mut self, made: &Call, reply: &Result<Reply, CallError>, out: &mut Vec<Received>) {
         match (made, reply) {
             (Call::Initialize, Ok(Reply::Initialized(hello))) => {
-                self.settings.mode.clone_from(&hello.mode);
+                self.settings.mode = cut(&hello.mode, MODE);
             }
-            (Call::SetMode { .. }, Ok(Reply::Mode(mode))) => self.settings.mode.clone_from(mode),
+            (Call::SetMode { .. }, Ok(Reply::Mode(mode))) => self.settings.mode = cut(mode, MODE),
             (Call::SetModel { model }, Ok(Reply::Model(used))) => {
                 self.settings.model.clone_from(model);
                 if let Some(chosen) = model.as_ref().filter(|chosen| {

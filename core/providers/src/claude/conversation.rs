@@ -1,20 +1,22 @@
 //! What is known of one conversation, the main one or a subagent's: the words being spoken, its tools, its todo list.
 //!
-//! Everything is bounded: of the tools the oldest are forgotten, and all together are held with at most [`HELD`] bytes.
+//! Everything is bounded: of the tools the oldest are forgotten, and all conversations of a process share its budget of bytes.
 
 use super::tools::Tool;
-use crate::rpc::bounded::Bounded;
+use crate::rpc::{
+    bounded::Bounded,
+    budget::{self, Excess},
+};
 use pilothouse_domain::{ItemContent, NativeId, item::TodoEntry};
 use std::collections::BTreeMap;
 
 /// Tools that are remembered.
 const TOOLS: usize = 256;
-/// Bytes of open tools that are remembered together; beyond, the oldest are given up.
-const HELD: usize = 16 * 1024 * 1024;
 /// Blocks of one message that are spoken at a time.
 const SPOKEN: usize = 64;
-/// Lines of a todo list.
+/// Lines of a todo list, and bytes of them: all of it is told whenever one changes.
 const TODOS: usize = 512;
+const TODO_BYTES: usize = 64 * 1024;
 
 /// One conversation of the process.
 #[derive(Debug, Clone)]
@@ -26,7 +28,7 @@ pub(super) struct Conversation {
     /// The message of which whole blocks came last, and how many.
     whole: (String, u64),
     /// The todo list, by the agent's ids.
-    pub(super) todos: Vec<(String, TodoEntry)>,
+    todos: Vec<(String, TodoEntry)>,
     tools: Bounded<Tool>,
 }
 
@@ -96,14 +98,14 @@ impl Conversation {
 
     /// Remembers a tool; gives back those that had to go for it while they were open.
     pub(super) fn put_tool(&mut self, call: NativeId, tool: Tool) -> Vec<Tool> {
-        let mut gone: Vec<Tool> = self.tools.insert(call, tool).into_iter().collect();
-        while self.held() > HELD
-            && let Some((_, oldest)) = self.tools.pop_oldest()
-        {
-            gone.push(oldest);
-        }
-        gone.retain(|tool| tool.opened && !tool.ended);
-        gone
+        let gone = self.tools.insert(call, tool).into_iter();
+        gone.filter(Tool::is_open).collect()
+    }
+
+    /// Gives up the oldest tools, as long as there is an excess; gives those that were open.
+    pub(super) fn shed(&mut self, excess: &mut Excess) -> Vec<Tool> {
+        let gone = self.tools.shed(excess, Tool::weight).into_iter();
+        gone.map(|(_, tool)| tool).filter(Tool::is_open).collect()
     }
 
     /// Tools that go on in the background, in words for a person.
@@ -146,17 +148,50 @@ impl Conversation {
             (Some(at), None) => {
                 self.todos.remove(at);
             }
-            (None, Some(entry)) if self.todos.len() < TODOS => {
-                self.todos.push((id.to_owned(), entry));
-            }
-            (None, _) => {}
+            (None, Some(entry)) => self.todos.push((id.to_owned(), entry)),
+            (None, None) => {}
         }
+        self.bound_todos();
         self.todos.iter().map(|(_, todo)| todo.clone()).collect()
     }
 
-    /// Bytes held for tools.
-    pub(super) fn held(&self) -> usize {
-        self.tools.values().map(Tool::held).sum()
+    /// Puts another todo list in the place of the one that is known, and gives it as it is now.
+    pub(super) fn set_todos(&mut self, entries: impl Iterator<Item = TodoEntry>) -> Vec<TodoEntry> {
+        let numbered = entries.take(TODOS).enumerate();
+        self.todos = numbered
+            .map(|(at, entry)| (at.to_string(), entry))
+            .collect();
+        self.bound_todos();
+        self.todos.iter().map(|(_, todo)| todo.clone()).collect()
+    }
+
+    /// What is too much of the todo list is left out at its end.
+    fn bound_todos(&mut self) {
+        let mut room = TODO_BYTES;
+        let fitting = self.todos.iter().take(TODOS).take_while(|(_, todo)| {
+            let fits = todo.text.len() <= room;
+            room = room.saturating_sub(todo.text.len());
+            fits
+        });
+        self.todos.truncate(fitting.count());
+    }
+
+    /// Bytes that it holds.
+    pub(super) fn weight(&self) -> usize {
+        let todo = |(id, todo): &(String, TodoEntry)| {
+            2 * size_of::<(String, TodoEntry)>()
+                + budget::block(id.len())
+                + budget::block(todo.text.len())
+        };
+        let spoken = |(item, _): &(NativeId, ItemContent)| {
+            2 * size_of::<(NativeId, ItemContent)>() + budget::id(Some(item))
+        };
+        size_of::<Self>()
+            + budget::block(self.message.len())
+            + budget::block(self.whole.0.len())
+            + self.todos.iter().map(todo).sum::<usize>()
+            + self.speaking.values().map(spoken).sum::<usize>()
+            + self.tools.weight(Tool::weight)
     }
 }
 

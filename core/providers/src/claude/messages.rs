@@ -207,14 +207,8 @@ fn tool_begins(
         };
         event(out, place.clone(), kind);
     }
-    for mut gone in codec.conversation(child).put_tool(call, tool) {
-        let kind = ProviderEventKind::ItemClosed {
-            item: gone.item.clone(),
-            status: ItemStatus::Unfinished,
-            content: gone.end(),
-            client_id: None,
-        };
-        event(out, place.clone(), kind);
+    for gone in codec.conversation(child).put_tool(call, tool) {
+        codec.gave_up(child, gone, out);
     }
 }
 

@@ -79,7 +79,11 @@ pub(super) fn tool(
     let (answers, unknown) = match kind {
         RequestKind::UserInput => {
             let unknown = questions(input, &mut subject);
-            (Answers::Lists(options::of_questions()), unknown)
+            let answers = Answers::Within {
+                input: input.clone(),
+                decisions: options::of_questions(),
+            };
+            (answers, unknown)
         }
         RequestKind::Plan => (Answers::Decisions(options::of_plan()), false),
         _ => {

@@ -1,7 +1,7 @@
 //! `system` frames: beginnings of turns, states, retries, compactions, tasks.
 
 use super::{
-    codec::{Codec, Received},
+    codec::{Codec, MODE, Received},
     tasks, turns,
 };
 use crate::{
@@ -63,7 +63,7 @@ pub(super) fn read(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
 fn init(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
     codec.beginning |= codec.turn.is_none();
     if let Some(mode) = text_of(frame, "permissionMode") {
-        codec.settings.mode = cut(&mode, 64);
+        codec.settings.mode = cut(&mode, MODE);
     }
     if let Some(cwd) = text_of(frame, "cwd") {
         codec.cwd = cut(&cwd, PATH);
@@ -101,7 +101,7 @@ fn servers(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
 
 fn status(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
     if let Some(mode) = text_of(frame, "permissionMode") {
-        let mode = cut(&mode, 64);
+        let mode = cut(&mode, MODE);
         let message = format!("the agent's mode is now `{mode}`");
         codec.settings.mode = mode;
         codec.diagnostic(message, out);

@@ -5,7 +5,7 @@ use super::{
     conversation::Conversation,
 };
 use crate::rpc::{
-    event,
+    budget, event,
     frames::{cut, list, text_of, text_or_empty},
 };
 use pilothouse_domain::{
@@ -29,6 +29,18 @@ pub(super) struct Child {
     tool: Option<NativeId>,
     announced: bool,
     ended: bool,
+}
+
+impl Child {
+    /// Bytes that it holds beside itself.
+    pub(super) fn weight(&self) -> usize {
+        self.conversation.weight() + budget::id(self.tool.as_ref())
+    }
+
+    /// Whether it works no more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
 }
 
 /// Reads `task_started`.
@@ -196,14 +208,8 @@ pub(super) fn todo(
     let conversation = codec.conversation(child);
     let entries = match name {
         "TodoWrite" => {
-            conversation.todos = list(input, "todos")
-                .iter()
-                .take(512)
-                .enumerate()
-                .map(|(at, todo)| (at.to_string(), entry(todo, "content")))
-                .collect();
-            let todos = conversation.todos.iter();
-            todos.map(|(_, todo)| todo.clone()).collect()
+            let todos = list(input, "todos").iter();
+            conversation.set_todos(todos.map(|todo| entry(todo, "content")))
         }
         "TaskCreate" => {
             let made = told.get("task").unwrap_or(&Value::Null);

@@ -3,6 +3,7 @@
 use super::content;
 use crate::{
     diff, mcp,
+    rpc::budget,
     rpc::frames::{cut, list, text_of, text_or_empty},
 };
 use pilothouse_domain::{
@@ -13,6 +14,8 @@ use serde_json::Value;
 
 /// Bytes of a name.
 const NAME: usize = 512;
+/// Bytes of the input of a todo tool that is remembered until it has ended; of a larger one nothing is told.
+const INPUT: usize = 256 * 1024;
 
 /// A tool call.
 #[derive(Debug, Clone)]
@@ -54,7 +57,10 @@ impl Tool {
             background: false,
             declined: false,
             content: opening(name, input, cwd),
-            input: if quiet { input.clone() } else { Value::Null },
+            input: match quiet && budget::json(input) <= INPUT {
+                true => input.clone(),
+                false => Value::Null,
+            },
         }
     }
 
@@ -83,18 +89,28 @@ impl Tool {
         }
     }
 
-    /// Bytes held.
-    pub(super) fn held(&self) -> usize {
-        let bytes = match &self.content {
-            ItemContent::FileChange { changes } => {
-                changes.iter().map(|change| change.diff.len()).sum()
+    /// Whether it has an item that is to be closed.
+    pub(super) fn is_open(&self) -> bool {
+        self.opened && !self.ended
+    }
+
+    /// Bytes that it holds beside itself.
+    pub(super) fn weight(&self) -> usize {
+        let body = |body: &Body| budget::block(usize::try_from(body.len()).unwrap_or(usize::MAX));
+        let content = match &self.content {
+            ItemContent::FileChange { changes } => budget::changes(changes),
+            ItemContent::Command { command, cwd, .. } => {
+                budget::block(command.len()) + budget::block(cwd.len())
             }
-            ItemContent::Command { command, .. } => command.len() as u64,
-            ItemContent::Tool { arguments, .. } => arguments.len(),
-            ItemContent::Plan { text, .. } => text.len(),
-            _ => 0,
+            ItemContent::Tool { arguments, .. } => body(arguments) + 2 * NAME,
+            ItemContent::Plan { text, .. } => body(text),
+            ItemContent::FileSearch { query, .. } | ItemContent::WebSearch { query } => {
+                budget::block(query.len())
+            }
+            _ => NAME,
         };
-        usize::try_from(bytes).unwrap_or(usize::MAX)
+        let names = budget::block(self.name.len()) + budget::id(Some(&self.item));
+        content + names + budget::json(&self.input)
     }
 
     /// Ends it: what it was. Only what names it is remembered.
@@ -188,6 +204,13 @@ fn is_quiet(name: &str) -> bool {
     )
 }
 
+/// JSON as a text that takes no more memory than it has bytes: it is remembered.
+fn text_of_json(value: &Value) -> String {
+    let mut text = value.to_string();
+    text.shrink_to_fit();
+    text
+}
+
 /// The item that a call opens.
 fn opening(name: &str, input: &Value, cwd: &str) -> ItemContent {
     match name {
@@ -224,7 +247,7 @@ fn opening(name: &str, input: &Value, cwd: &str) -> ItemContent {
             ItemContent::Tool {
                 server: server.map(|server| cut(server, NAME)),
                 name: cut(tool, NAME),
-                arguments: Body::inline(input.to_string()),
+                arguments: Body::inline(text_of_json(input)),
                 result: Body::default(),
             }
         }

@@ -158,7 +158,9 @@ impl Branch {
         loop {
             match file.read(&mut bytes)? {
                 0 => break,
-                read => lines.split(&bytes[..read], &mut take),
+                read => {
+                    lines.split(&bytes[..read], &mut take);
+                }
             }
         }
         // A last line without an end is still being written.

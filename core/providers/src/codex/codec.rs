@@ -11,14 +11,16 @@ use super::{
 };
 use crate::rpc::{
     self, Peer,
-    asked::{AnswerProblem, Opened, PENDING_REQUESTS, Requests, request_id},
+    asked::{AnswerProblem, Opened, Requests, request_id},
     bounded::Bounded,
+    budget::{self, Budget},
     event,
-    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, list, text_of},
+    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, id_of, list, text_of},
 };
 use pilothouse_domain::{
     Answer, ItemContent, NativeId, ProviderEvent, ProviderEventKind, Subject,
     item::FileChange,
+    limits,
     provider::AccountLimit,
     provider_event::{NativePlace, Resolution},
     request::RequestKind,
@@ -68,6 +70,7 @@ pub struct Codec {
     pub(super) untold: Bounded<Vec<String>>,
     /// Others may be connected with the same codex.
     shared: bool,
+    pub(super) budget: Budget,
     unreadable_in_a_row: u32,
 }
 
@@ -94,6 +97,7 @@ impl Codec {
             limits: Vec::new(),
             untold: Bounded::new(REMEMBERED_PATCHES),
             shared: false,
+            budget: Budget::default(),
             unreadable_in_a_row: 0,
         }
     }
@@ -163,9 +167,9 @@ impl Codec {
         self.requests.ids()
     }
 
-    /// Bytes held in buffers at the moment.
+    /// Bytes held at the moment: what is remembered, and the frame that is not whole yet.
     pub fn held_bytes(&self) -> usize {
-        self.lines.held()
+        self.lines.held() + self.weight()
     }
 
     /// Unreadable lines since the last readable frame.
@@ -176,8 +180,10 @@ impl Codec {
     /// Takes bytes as they come, split anywhere.
     pub fn receive(&mut self, bytes: &[u8]) -> Vec<Received> {
         let mut frames = Vec::new();
-        self.lines.push(bytes, &mut frames);
-        self.take(frames)
+        let read = self.lines.push(bytes, &mut frames);
+        let mut out = self.take(frames);
+        self.fit(read, &mut out);
+        out
     }
 
     /// The stream has ended: reads what is left of the last line.
@@ -350,18 +356,27 @@ impl Codec {
     /// Takes over which turn goes on, and what stands in changes that a request may be about.
     fn history(&mut self, thread: &NativeId, result: &Value) {
         for turn in list(result, "data") {
-            let Some(id) = text_of(turn, "id").map(NativeId) else {
+            let Some(id) = id_of(turn, "id") else {
                 continue;
             };
             let goes_on = text_of(turn, "status").as_deref() == Some("inProgress");
             self.lineage.turn_is(thread, &id, goes_on);
             for item in list(turn, "items").iter().filter(|_| goes_on) {
                 if let (Some(id), ItemContent::FileChange { changes }) =
-                    (text_of(item, "id").map(NativeId), items::content(item))
+                    (id_of(item, "id"), items::content(item))
                 {
-                    self.patches.insert(patch_key(thread, &id), changes);
+                    self.remember_patch(thread, &id, &changes);
                 }
             }
+        }
+    }
+
+    fn remember_patch(&mut self, thread: &NativeId, item: &NativeId, changes: &[FileChange]) {
+        let key = patch_key(thread, item);
+        if budget::changes(changes) <= limits::SUBJECT_TEXT {
+            self.patches.insert(key, changes.to_vec());
+        } else {
+            self.patches.remove(&key);
         }
     }
 
@@ -391,29 +406,10 @@ impl Codec {
             self.patches.get(&patch_key(thread, item)).cloned()
         });
         match asked {
-            Asked::Person(opened) if self.requests.is_full() => {
-                let place = self.lineage.place(Some(opened.thread), opened.turn);
-                out.push(Received::Send(outgoing::error_line(
-                    &id,
-                    -32600,
-                    "too many requests wait already",
-                )));
-                event(
-                    out,
-                    place,
-                    ProviderEventKind::Diagnostic {
-                        message: format!(
-                            "refused `{method}`: {PENDING_REQUESTS} requests wait already"
-                        ),
-                    },
-                );
-            }
-            Asked::Person(opened) => self.open(id, *opened, out),
+            Asked::Person(opened) => self.open(id, method, *opened, out),
             Asked::AnswerNow { result, remark } => {
                 out.push(Received::Send(outgoing::result_line(&id, &result)));
-                let place = self
-                    .lineage
-                    .place(text_of(params, "threadId").map(NativeId), None);
+                let place = self.lineage.place(id_of(params, "threadId"), None);
                 event(
                     out,
                     place,
@@ -422,10 +418,9 @@ impl Codec {
             }
             Asked::Refuse { message, unknown } => {
                 out.push(Received::Send(outgoing::error_line(&id, -32601, &message)));
-                let place = self.lineage.place(
-                    text_of(params, "threadId").map(NativeId),
-                    text_of(params, "turnId").map(NativeId),
-                );
+                let place = self
+                    .lineage
+                    .place(id_of(params, "threadId"), id_of(params, "turnId"));
                 let kind = if unknown {
                     ProviderEventKind::Unknown {
                         label: cut(&format!("request {method}"), 120),
@@ -441,7 +436,7 @@ impl Codec {
         }
     }
 
-    fn open(&mut self, id: Value, mut opened: Opened, out: &mut Vec<Received>) {
+    fn open(&mut self, id: Value, method: &str, mut opened: Opened, out: &mut Vec<Received>) {
         // Legacy requests name no turn.
         if opened.turn.is_none() {
             opened.turn = self.lineage.active_turn(&opened.thread).cloned();
@@ -449,7 +444,13 @@ impl Codec {
         let place = self
             .lineage
             .place(Some(opened.thread.clone()), opened.turn.clone());
-        self.requests.open(id, place, opened, out);
+        if self.requests.takes(&id, &place, &mut opened) {
+            return self.requests.open(id, place, opened, out);
+        }
+        let message = "too many requests wait already";
+        out.push(Received::Send(outgoing::error_line(&id, -32600, message)));
+        let message = format!("refused `{method}`: {message}");
+        event(out, place, ProviderEventKind::Diagnostic { message });
     }
 
     /// Whether a request that is resolved, and was not answered by us, was answered over another connection. One that the end of
@@ -489,23 +490,30 @@ impl Codec {
         &mut self,
         thread: &NativeId,
         item: &NativeId,
-        changes: Vec<FileChange>,
+        changes: &[FileChange],
         out: &mut Vec<Received>,
     ) {
-        for (request, pending) in self.requests.iter_mut() {
-            let opened = &mut pending.opened;
-            if opened.thread == *thread
-                && opened.item.as_ref() == Some(item)
-                && opened.kind == RequestKind::FileChange
-                && !pending.answered
-                && opened.subject.changes != changes
-            {
-                opened.subject.incomplete = changes.is_empty();
-                opened.subject.changes.clone_from(&changes);
-                event(out, pending.place.clone(), opened.event(request));
-            }
-        }
-        self.patches.insert(patch_key(thread, item), changes);
+        // One that cannot be shown whole is taken from its item, where it is shown as far as it can be.
+        let shown = match budget::changes(changes) {
+            ..=limits::SUBJECT_TEXT => changes,
+            _ => &[],
+        };
+        self.requests.change(
+            |pending| {
+                let opened = &pending.opened;
+                opened.thread == *thread
+                    && opened.item.as_ref() == Some(item)
+                    && opened.kind == RequestKind::FileChange
+                    && opened.subject.changes != shown
+            },
+            |pending| {
+                let subject = &mut pending.opened.subject;
+                subject.incomplete = shown.is_empty();
+                subject.changes = shown.to_vec();
+            },
+            |place, kind| event(out, place, kind),
+        );
+        self.remember_patch(thread, item, shown);
     }
 }
 

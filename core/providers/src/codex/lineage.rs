@@ -3,7 +3,10 @@
 //! A subagent's conversation is never announced. It is seen first in an item of its parent, or in a `turn/started` whose
 //! `rootTurnId` is another conversation's turn. Every map is bounded: the oldest links are forgotten.
 
-use crate::rpc::bounded::Bounded;
+use crate::rpc::{
+    bounded::Bounded,
+    budget::{self, Excess},
+};
 use pilothouse_domain::{NativeId, provider_event::NativePlace};
 
 /// Conversations, links and turns that are remembered, each.
@@ -18,6 +21,15 @@ pub(crate) struct Child {
     pub(crate) parent: NativePlace,
     /// Whether its end was not seen yet.
     pub(crate) open: bool,
+}
+
+impl Child {
+    /// Bytes that it holds beside itself.
+    fn weight(&self) -> usize {
+        let NativePlace { thread, root, turn } = &self.parent;
+        let ids = [thread.as_ref(), root.as_ref(), turn.as_ref()];
+        ids.map(budget::id).iter().sum::<usize>() + budget::id(Some(&self.root))
+    }
 }
 
 /// Links and running turns of one codex process.
@@ -43,6 +55,22 @@ impl Lineage {
             opened: Bounded::new(REMEMBERED),
             ended: Bounded::new(REMEMBERED),
         }
+    }
+
+    /// Bytes of all of it.
+    pub(crate) fn weight(&self) -> usize {
+        self.children.weight(Child::weight)
+            + self.turns.weight(|of| budget::id(Some(of)))
+            + self.active.weight(|turn| budget::id(Some(turn)))
+            + self.opened.weight(|()| 0)
+            + self.ended.weight(|()| 0)
+    }
+
+    /// Gives up the oldest of what is over, as long as there is an excess.
+    pub(crate) fn shed(&mut self, excess: &mut Excess) {
+        self.ended.shed(excess, |()| 0);
+        self.turns.shed(excess, |of| budget::id(Some(of)));
+        self.children.shed(excess, Child::weight);
     }
 
     /// Where something of that conversation and turn happened.

@@ -9,6 +9,7 @@ mod codec;
 mod driver;
 mod elicitation;
 mod far;
+mod held;
 mod items;
 mod lineage;
 mod notifications;
@@ -26,7 +27,8 @@ mod socket;
 mod terminals;
 
 pub use crate::rpc::{
-    asked::{AnswerProblem, PENDING_REQUESTS},
+    asked::AnswerProblem,
+    budget::{HELD_LIMIT, READING_LIMIT},
     frames::{FRAME_LIMIT, RAW_LIMIT},
 };
 pub use adapter::{CodexAdapter, Deadlines};

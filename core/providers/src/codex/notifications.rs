@@ -10,8 +10,8 @@ use super::{
 use crate::{
     mcp,
     rpc::{
-        event,
-        frames::{RAW_LIMIT, cut, text_of, text_or_empty, texts},
+        budget, event,
+        frames::{RAW_LIMIT, bounded_id, cut, id_of, text_of, text_or_empty, texts},
     },
 };
 use pilothouse_domain::{
@@ -31,10 +31,17 @@ pub(super) struct TurnUsage {
     before: Usage,
 }
 
+impl TurnUsage {
+    /// Bytes that it holds beside itself.
+    pub(super) fn weight(&self) -> usize {
+        budget::id(Some(&self.turn))
+    }
+}
+
 /// Turns a notification into events.
 pub(super) fn read(codec: &mut Codec, method: &str, params: &Value, out: &mut Vec<Received>) {
-    let thread = text_of(params, "threadId").map(NativeId);
-    let turn = text_of(params, "turnId").map(NativeId);
+    let thread = id_of(params, "threadId");
+    let turn = id_of(params, "turnId");
     let understood = match (method, &thread) {
         ("turn/started", Some(thread)) => turn_started(codec, thread, params, out),
         ("turn/completed", Some(thread)) => turn_completed(codec, thread, params, out),
@@ -60,9 +67,9 @@ pub(super) fn read(codec: &mut Codec, method: &str, params: &Value, out: &mut Ve
         }),
         ("item/fileChange/patchUpdated", Some(thread)) => {
             let place = codec.lineage.place(Some(thread.clone()), turn);
-            text_of(params, "itemId").map(NativeId).map(|item| {
+            id_of(params, "itemId").map(|item| {
                 let changes = items::file_changes(params);
-                codec.patch_changed(thread, &item, changes.clone(), out);
+                codec.patch_changed(thread, &item, &changes, out);
                 let content = ItemContent::FileChange { changes };
                 event(out, place, ProviderEventKind::ItemUpdated { item, content });
             })
@@ -76,10 +83,9 @@ pub(super) fn read(codec: &mut Codec, method: &str, params: &Value, out: &mut Ve
     if understood.is_some() {
         return;
     }
-    let place = codec.lineage.place(
-        text_of(params, "threadId").map(NativeId),
-        text_of(params, "turnId").map(NativeId),
-    );
+    let place = codec
+        .lineage
+        .place(id_of(params, "threadId"), id_of(params, "turnId"));
     match PASSED_OVER.iter().find(|(name, ..)| *name == method) {
         Some((_, Passed::Nothing, _)) => {}
         Some((name, Passed::Diagnostic, _)) => event(
@@ -148,8 +154,8 @@ fn turn_started(
     out: &mut Vec<Received>,
 ) -> Option<()> {
     let turn = params.get("turn")?;
-    let id = NativeId(text_of(turn, "id")?);
-    let root = text_of(turn, "rootTurnId").map(NativeId);
+    let id = id_of(turn, "id")?;
+    let root = id_of(turn, "rootTurnId");
     let id = codec.lineage.name_of_turn(thread, id, root.as_ref());
     if let Some(parent) = codec.lineage.turn_started(thread, &id, root.as_ref()) {
         open_child(codec, thread, &parent, None, String::new(), out);
@@ -167,7 +173,7 @@ fn turn_completed(
     out: &mut Vec<Received>,
 ) -> Option<()> {
     let turn = params.get("turn")?;
-    let id = NativeId(text_of(turn, "id")?);
+    let id = id_of(turn, "id")?;
     // A status that is none of the three ends is not guessed at: the frame is shown as unknown.
     let (status, error) = replies::turn_end(turn)?;
     codec.lineage.turn_ended(thread, &id);
@@ -223,14 +229,14 @@ fn item(
     out: &mut Vec<Received>,
 ) -> Option<()> {
     let item = params.get("item")?;
-    let mut id = NativeId(text_of(item, "id")?);
+    let mut id = id_of(item, "id")?;
     let place = codec.lineage.place(Some(thread.clone()), turn);
     let content = items::content(item);
     // What a subagent is told is never a message of ours: an id that fits none says so, where none would invite a guess.
     let client_id = text_of(item, "clientId").or_else(|| place.root.is_some().then(String::new));
     if let ItemContent::FileChange { changes } = &content {
         if method == "item/started" {
-            codec.patch_changed(thread, &id, changes.clone(), out);
+            codec.patch_changed(thread, &id, changes, out);
         } else {
             codec.patches.remove(&patch_key(thread, &id));
         }
@@ -272,7 +278,7 @@ fn children(
 ) {
     match item.get("type").and_then(Value::as_str) {
         Some("subAgentActivity") => {
-            let Some(child) = text_of(item, "agentThreadId").map(NativeId) else {
+            let Some(child) = id_of(item, "agentThreadId") else {
                 return;
             };
             match text_of(item, "kind").as_deref() {
@@ -289,7 +295,7 @@ fn children(
             if text_of(item, "tool").as_deref() == Some("spawnAgent") {
                 let title = items::title(&text_or_empty(item, "prompt"));
                 for child in texts(item, "receiverThreadIds") {
-                    let child = NativeId(child);
+                    let child = bounded_id(&child);
                     open_child(codec, &child, place, Some(id.clone()), title.clone(), out);
                 }
             }
@@ -300,7 +306,7 @@ fn children(
                     Some("errored") => TurnStatus::Failed,
                     _ => continue,
                 };
-                close_child(codec, &NativeId(child.clone()), status, out);
+                close_child(codec, &bounded_id(child), status, out);
             }
         }
         _ => {}
@@ -351,7 +357,7 @@ fn simple(
                 return Some(());
             }
             ProviderEventKind::ItemAppended {
-                item: NativeId(text_of(params, "itemId")?),
+                item: id_of(params, "itemId")?,
                 text: "\n\n".to_owned(),
                 shape: Box::new(ItemContent::Reasoning { text: empty }),
             }
@@ -407,7 +413,7 @@ fn simple(
 
 fn appended(params: &Value, shape: ItemContent) -> Option<ProviderEventKind> {
     Some(ProviderEventKind::ItemAppended {
-        item: NativeId(text_of(params, "itemId")?),
+        item: id_of(params, "itemId")?,
         text: text_of(params, "delta")?,
         shape: Box::new(shape),
     })

@@ -3,8 +3,8 @@
 use super::{items, lineage::Lineage, outgoing::Call};
 use crate::contract::{ConversationList, FoundConversation};
 use crate::rpc::{
-    CallFailure,
-    frames::{RpcError, cut, list, text_of, texts},
+    CallFailure, budget,
+    frames::{RpcError, cut, id_of, list, text_of, texts},
 };
 use pilothouse_domain::{
     ItemStatus, NativeId, ProviderEvent, ProviderEventKind, limits,
@@ -87,6 +87,13 @@ impl Settings {
             model: name(model),
             effort: name(effort),
         }
+    }
+
+    /// Bytes that they hold beside themselves.
+    pub(super) fn weight(&self) -> usize {
+        let names = [&self.model, &self.effort];
+        let names = names.into_iter().flatten();
+        names.map(|name| budget::block(name.len())).sum()
     }
 }
 
@@ -229,10 +236,10 @@ pub(crate) fn read(
         Call::ThreadStart { .. } | Call::ThreadResume { .. } | Call::ThreadFork { .. } => {
             let thread = result
                 .get("thread")
-                .and_then(|thread| text_of(thread, "id"))
+                .and_then(|thread| id_of(thread, "id"))
                 .ok_or_else(unreadable)?;
             Ok(Reply::Thread(LoadedThread {
-                thread: NativeId(thread),
+                thread,
                 policy: match result.get("approvalPolicy") {
                     Some(Value::String(word)) => word.clone(),
                     Some(other) => other.to_string(),
@@ -252,8 +259,7 @@ pub(crate) fn read(
         Call::TurnStart { .. } => {
             let turn = result
                 .get("turn")
-                .and_then(|turn| text_of(turn, "id"))
-                .map(NativeId)
+                .and_then(|turn| id_of(turn, "id"))
                 .ok_or_else(unreadable)?;
             let known_before = known_before(&turn);
             Ok(Reply::Turn { turn, known_before })
@@ -337,7 +343,7 @@ fn conversation(thread: &Value) -> Option<FoundConversation> {
     }
     let named = text_of(thread, "name").filter(|name| !name.trim().is_empty());
     Some(FoundConversation {
-        id: NativeId(text_of(thread, "id")?),
+        id: id_of(thread, "id")?,
         title: named
             .or_else(|| text_of(thread, "preview"))
             .unwrap_or_default(),
@@ -377,7 +383,7 @@ pub(crate) fn turn_events(
     turn: &Value,
     lineage: &Lineage,
 ) -> Vec<ProviderEvent> {
-    let Some(id) = text_of(turn, "id").map(NativeId) else {
+    let Some(id) = id_of(turn, "id") else {
         return Vec::new();
     };
     let place = lineage.place(Some(thread.clone()), Some(id));
@@ -391,7 +397,7 @@ pub(crate) fn turn_events(
     push(ProviderEventKind::TurnStarted);
     let ended = past_end(turn);
     for item in list(turn, "items") {
-        let Some(id) = text_of(item, "id").map(NativeId) else {
+        let Some(id) = id_of(item, "id") else {
             continue;
         };
         let content = items::content(item);

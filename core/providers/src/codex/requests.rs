@@ -8,7 +8,7 @@ use super::{elicitation, items, options};
 use crate::rpc::{
     answers::{Answers, Decision, shell_line},
     asked::Opened,
-    frames::{cut, has_unknown, list, text_of, text_or_empty, texts},
+    frames::{cut, has_unknown, id_of, list, text_of, text_or_empty, texts},
 };
 use pilothouse_domain::{
     NativeId, Subject,
@@ -112,9 +112,9 @@ pub(crate) fn read(
 /// Thread, turn and item as the current requests name them.
 pub(crate) fn place(params: &Value) -> Option<(NativeId, Option<NativeId>, Option<NativeId>)> {
     Some((
-        NativeId(text_of(params, "threadId")?),
-        text_of(params, "turnId").map(NativeId),
-        text_of(params, "itemId").map(NativeId),
+        id_of(params, "threadId")?,
+        id_of(params, "turnId"),
+        id_of(params, "itemId"),
     ))
 }
 
@@ -295,9 +295,9 @@ fn legacy_command(params: &Value) -> Option<Opened> {
     let words = texts(params, "command");
     let decisions = options::legacy();
     Some(Opened {
-        thread: NativeId(text_of(params, "conversationId")?),
+        thread: id_of(params, "conversationId")?,
         turn: None,
-        item: text_of(params, "callId").map(NativeId),
+        item: id_of(params, "callId"),
         kind: RequestKind::Command,
         subject: Subject {
             incomplete: words.is_empty(),
@@ -341,9 +341,9 @@ fn legacy_patch(params: &Value) -> Option<Opened> {
     };
     grant_root(params, &mut subject.reach);
     Some(Opened {
-        thread: NativeId(text_of(params, "conversationId")?),
+        thread: id_of(params, "conversationId")?,
         turn: None,
-        item: text_of(params, "callId").map(NativeId),
+        item: id_of(params, "callId"),
         kind: RequestKind::ApplyPatch,
         subject,
         unknown_fields: has_unknown(

@@ -5,7 +5,10 @@ use super::{
     codec::{Codec, Received},
     outgoing::Call,
 };
-use crate::rpc::frames::{list, text_of};
+use crate::rpc::{
+    budget,
+    frames::{id_of, list, text_of},
+};
 use pilothouse_domain::NativeId;
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,6 +19,14 @@ pub(super) struct Begun {
     thread: NativeId,
     turn: NativeId,
     item: NativeId,
+}
+
+impl Begun {
+    /// Bytes that it holds beside itself.
+    pub(super) fn weight(&self) -> usize {
+        let ids = [&self.thread, &self.turn, &self.item];
+        ids.iter().map(|id| budget::id(Some(id))).sum()
+    }
 }
 
 fn key(thread: &NativeId, item: &NativeId) -> NativeId {
@@ -111,7 +122,7 @@ impl Codec {
         out: &mut Vec<Received>,
     ) {
         for terminal in list(result, "data") {
-            let item = text_of(terminal, "itemId").map(NativeId);
+            let item = id_of(terminal, "itemId");
             let of_turn = item.is_some_and(|item| items.contains(&item));
             if let (true, Some(process)) = (of_turn, text_of(terminal, "processId")) {
                 let thread = thread.clone();

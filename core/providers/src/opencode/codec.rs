@@ -10,6 +10,7 @@ use super::{
 use crate::rpc::{
     asked::{AnswerProblem, Requests, request_id},
     bounded::Bounded,
+    budget::Budget,
     frames::{FRAME_LIMIT, RAW_LIMIT, cut, json, text_of, text_or_empty},
 };
 use pilothouse_domain::{
@@ -56,11 +57,11 @@ pub(super) enum Settling {
 pub struct Codec {
     events: Events,
     /// Conversations that were opened here.
-    roots: BTreeMap<NativeId, Conversation>,
+    pub(super) roots: BTreeMap<NativeId, Conversation>,
     /// Servers of tools, by their names.
     pub(super) servers: Vec<String>,
     /// Conversations that work for them.
-    children: Bounded<Conversation>,
+    pub(super) children: Bounded<Conversation>,
     pub(super) requests: Requests,
     /// Requests that are over, by opencode's ids.
     pub(super) over: Bounded<()>,
@@ -68,6 +69,7 @@ pub struct Codec {
     pub(super) settling: Bounded<Settling>,
     /// Sizes of models' contexts, by provider and model.
     pub(super) contexts: BTreeMap<(String, String), u64>,
+    pub(super) budget: Budget,
     unreadable_in_a_row: u32,
     /// The stream has told of something else than itself.
     telling: bool,
@@ -91,6 +93,7 @@ impl Codec {
             over: Bounded::new(OVER),
             settling: Bounded::new(OVER),
             contexts: BTreeMap::new(),
+            budget: Budget::default(),
             unreadable_in_a_row: 0,
             telling: false,
         }
@@ -110,7 +113,9 @@ impl Codec {
     /// Takes bytes of the stream of events as they come, split anywhere.
     pub fn receive(&mut self, bytes: &[u8]) -> Vec<Told> {
         let mut frames = Vec::new();
+        let came = self.events.held() + bytes.len();
         self.events.push(bytes, &mut frames);
+        let read = came.saturating_sub(self.events.held());
         let mut out = Vec::new();
         for frame in frames {
             match frame {
@@ -123,6 +128,7 @@ impl Codec {
                 ),
             }
         }
+        self.fit(read, &mut out);
         out
     }
 
@@ -271,8 +277,7 @@ impl Codec {
 
     /// Bytes held in buffers and for tools at the moment.
     pub fn held_bytes(&self) -> usize {
-        let known = self.roots.values().chain(self.children.values());
-        self.events.held() + known.map(Conversation::held).sum::<usize>()
+        self.events.held() + self.weight()
     }
 
     /// Unreadable events since the last readable one.

@@ -1,6 +1,10 @@
 //! What is known of one conversation: its turn, its messages, its parts. Everything is bounded; the oldest is forgotten.
 
-use crate::rpc::{bounded::Bounded, growth::Growth};
+use crate::rpc::{
+    bounded::Bounded,
+    budget::{self, Excess},
+    growth::Growth,
+};
 use pilothouse_domain::{
     Mode, NativeId,
     item::FileChange,
@@ -40,6 +44,14 @@ pub(super) struct Part {
     pub(super) input: Option<String>,
     /// A person refused it.
     pub(super) declined: bool,
+}
+
+impl Part {
+    /// Bytes that it holds beside itself.
+    fn weight(&self) -> usize {
+        let input = self.input.as_ref().map_or(0, String::len);
+        budget::changes(&self.changes) + budget::block(input)
+    }
 }
 
 /// A turn that goes on.
@@ -150,12 +162,25 @@ impl Conversation {
         Some((id, part))
     }
 
-    /// Bytes held of what agents sent, about.
+    /// Bytes that it holds beside itself.
+    pub(super) fn weight(&self) -> usize {
+        budget::id(self.parent.as_ref())
+            + budget::block(self.title.len())
+            + budget::block(self.directory.len())
+            + self.messages.weight(|_| 0)
+            + self.parts.weight(Part::weight)
+            + self.calls.weight(|part| budget::id(Some(part)))
+    }
+
+    /// Gives up the oldest messages, parts and calls, as long as there is an excess.
+    pub(super) fn shed(&mut self, excess: &mut Excess) {
+        self.calls.shed(excess, |part| budget::id(Some(part)));
+        self.parts.shed(excess, Part::weight);
+        self.messages.shed(excess, |_| 0);
+    }
+
+    /// Bytes of changes and inputs that are kept for requests.
     pub(super) fn held(&self) -> usize {
-        let kept = |part: &Part| -> usize {
-            let changes = part.changes.iter().map(|change| change.diff.len() as usize);
-            changes.sum::<usize>() + part.input.as_ref().map_or(0, String::len)
-        };
-        self.parts.values().map(kept).sum()
+        self.parts.values().map(Part::weight).sum()
     }
 }

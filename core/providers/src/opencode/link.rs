@@ -14,6 +14,7 @@ use crate::{
     contract::{Escalation, EventSender, RuntimeEvents},
     process::agent::AgentProcess,
     rpc::{
+        delivery::{deliver, weight},
         life::Signs,
         session::{STDERR_SHOWN, UNREADABLE_LIMIT, lock},
     },
@@ -235,12 +236,12 @@ impl Link {
         }
         if !events.is_empty() {
             // Where nobody listens any more, events are read on and thrown away.
-            let _ = outlet
-                .send(RuntimeEvents {
-                    incarnation: self.incarnation,
-                    events,
-                })
-                .await;
+            let bytes = events.iter().map(weight).sum();
+            let batch = RuntimeEvents {
+                incarnation: self.incarnation,
+                events,
+            };
+            deliver(outlet, batch, bytes).await;
         }
     }
 

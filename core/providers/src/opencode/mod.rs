@@ -18,6 +18,7 @@ mod codec;
 mod conversation;
 mod driver;
 mod far;
+mod held;
 mod history;
 mod http;
 mod link;
@@ -36,7 +37,8 @@ mod tools;
 mod turns;
 
 pub use crate::rpc::{
-    asked::{AnswerProblem, PENDING_BYTES, PENDING_REQUESTS},
+    asked::{AnswerProblem, PENDING_BYTES},
+    budget::{HELD_LIMIT, READING_LIMIT},
     frames::{FRAME_LIMIT, RAW_LIMIT},
 };
 pub use adapter::{Deadlines, OpencodeAdapter};

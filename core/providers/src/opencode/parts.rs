@@ -293,6 +293,7 @@ impl Codec {
         {
             let input = serde_json::to_string_pretty(input).ok();
             kept.input = input.filter(|input| input.len() <= room);
+            kept.input.iter_mut().for_each(String::shrink_to_fit);
             learned.clone_from(&kept.input);
         }
         let error = text_or_empty(state, "error");
@@ -397,22 +398,16 @@ impl Codec {
     /// opencode asks for a tool of a server before it says what it is called with (docs/agents-probes.md, section 15): the
     /// request then shows it, as another one than before.
     fn show_input(&mut self, item: &NativeId, input: &str, out: &mut Vec<Told>) {
-        let mut changed = Vec::new();
-        for (request, pending) in self.requests.iter_mut() {
-            let opened = &mut pending.opened;
-            if opened.item.as_ref() == Some(item)
-                && opened.kind == RequestKind::Tool
-                && !pending.answered
-                && opened.subject.text.is_none()
-            {
-                requests::show_input(&mut opened.subject, input);
-                tell(pending.place.clone(), opened.event(request), out);
-                changed.push(request.clone());
-            }
-        }
-        for request in changed {
-            self.requests.weigh(&request);
-        }
+        self.requests.change(
+            |pending| {
+                let opened = &pending.opened;
+                opened.item.as_ref() == Some(item)
+                    && opened.kind == RequestKind::Tool
+                    && opened.subject.text.is_none()
+            },
+            |pending| requests::show_input(&mut pending.opened.subject, input),
+            |place, kind| tell(place, kind, out),
+        );
     }
 
     pub(super) fn ask(&mut self, question: bool, told: &Value, out: &mut Vec<Told>) {
@@ -477,10 +472,10 @@ impl Codec {
             }));
             return;
         }
-        if self.requests.is_full() && self.requests.get(&key).is_none() {
+        let mut opened = opened;
+        if !self.requests.takes(&json!(id), &place, &mut opened) {
             return self.refuse(id, question, place, out);
         }
-        let mut opened = opened;
         opened.turn.clone_from(&place.turn);
         self.open_request(id, place, opened, out);
     }

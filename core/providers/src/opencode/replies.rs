@@ -26,6 +26,8 @@ const MODELS: usize = 4096;
 const PARTS: usize = 64;
 /// Bytes of a path: Linux knows none that is longer.
 const PATH: usize = 4096;
+/// Bytes of a name of a provider, a model or a variant.
+const NAME: usize = 256;
 /// Agents that are remembered.
 const AGENTS: usize = 256;
 
@@ -382,7 +384,7 @@ pub(super) fn named(model: &str) -> Option<(String, String)> {
 fn models(value: &Value) -> Vec<Model> {
     let mut models = Vec::new();
     for provider in list(value, "providers") {
-        let name = text_or_empty(provider, "id");
+        let name = cut(&text_or_empty(provider, "id"), NAME);
         let of_provider = provider.get("models").and_then(Value::as_object);
         for (id, model) in of_provider.into_iter().flatten() {
             if models.len() == MODELS {
@@ -392,13 +394,25 @@ fn models(value: &Value) -> Vec<Model> {
             let takes = |what: &str| {
                 model.pointer(&format!("/capabilities/input/{what}")) == Some(&Value::Bool(true))
             };
+            if id.len() > NAME {
+                continue;
+            }
             models.push(Model {
                 provider: name.clone(),
                 id: id.clone(),
-                name: text_of(model, "name").unwrap_or_else(|| id.clone()),
+                name: cut(
+                    model.get("name").and_then(Value::as_str).unwrap_or(id),
+                    NAME,
+                ),
                 variants: variants
                     .into_iter()
-                    .flat_map(|variants| variants.keys().take(32).cloned())
+                    .flat_map(|variants| {
+                        variants
+                            .keys()
+                            .take(32)
+                            .filter(|name| name.len() <= NAME)
+                            .cloned()
+                    })
                     .collect(),
                 context: model.pointer("/limit/context").and_then(Value::as_u64),
                 images: takes("image"),
@@ -428,8 +442,7 @@ pub(super) fn session(value: &Value) -> Option<Session> {
             .and_then(|model| Some((text_of(model, "providerID")?, text_of(model, "id")?))),
         reverted: value
             .get("revert")
-            .and_then(|revert| text_of(revert, "messageID"))
-            .map(NativeId),
+            .and_then(|revert| id_of(revert, "messageID")),
     })
 }
 

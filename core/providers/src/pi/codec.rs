@@ -15,11 +15,13 @@ use super::{
 use crate::rpc::{
     self, Peer,
     asked::{AnswerProblem, Requests, is_bounded, request_id},
+    budget::Budget,
     event,
     frames::{FRAME_LIMIT, Lines, RAW_LIMIT, cut, head, text_of, text_or_empty},
 };
 use pilothouse_domain::{
-    Answer, NativeId, ProviderEventKind, Subject, provider_event::NativePlace, request::RequestKind,
+    Answer, ItemStatus, NativeId, ProviderEventKind, Subject, provider_event::NativePlace,
+    request::RequestKind,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -61,6 +63,7 @@ pub struct Codec {
     pub(super) requests: Requests,
     /// The item of a compaction that goes on.
     pub(super) compacting: Option<NativeId>,
+    budget: Budget,
     unreadable_in_a_row: u32,
 }
 
@@ -87,6 +90,7 @@ impl Codec {
             tools: Tools::default(),
             requests: Requests::default(),
             compacting: None,
+            budget: Budget::default(),
             unreadable_in_a_row: 0,
         }
     }
@@ -196,10 +200,37 @@ impl Codec {
         self.requests.ids()
     }
 
-    /// Bytes held in buffers, for tools and for messages on their way at the moment.
+    /// Bytes held at the moment: what is remembered, and the frame that is not whole yet.
     pub fn held_bytes(&self) -> usize {
-        let sent = self.sent.iter().map(Sent::held);
-        self.lines.held() + self.tools.held() + sent.sum::<usize>()
+        self.lines.held() + self.weight()
+    }
+
+    /// Bytes of what is remembered. Messages and commands are our own, and are not counted.
+    fn weight(&self) -> usize {
+        let speaking = self.speaking.as_ref().map_or(0, Speaking::weight);
+        self.requests.held() + self.tools.weight() + self.times.weight(|_| 0) + speaking
+    }
+
+    /// Gives up what is least needed beyond the budget, and says so: the oldest calls of tools. Requests are none of it.
+    fn fit(&mut self, read: usize, out: &mut Vec<Received>) {
+        let mut told = None;
+        if self.budget.is_due(read) {
+            let mut excess = self.budget.weighed(self.weight());
+            self.tools.shed(&mut excess);
+            told = excess.in_words();
+        }
+        for (item, content) in self.tools.dropped() {
+            let kind = ProviderEventKind::ItemClosed {
+                item,
+                status: ItemStatus::Unfinished,
+                content,
+                client_id: None,
+            };
+            event(out, self.place(), kind);
+        }
+        if let Some(message) = told {
+            self.diagnostic(message, out);
+        }
     }
 
     /// Unreadable lines since the last readable frame.
@@ -210,9 +241,12 @@ impl Codec {
     /// Takes bytes as they come, split anywhere.
     pub fn receive(&mut self, bytes: &[u8]) -> Vec<Received> {
         let mut read = Vec::new();
-        self.lines
+        let came = self
+            .lines
             .split(bytes, &mut |line| read.push(frames::read(line)));
-        self.take(read)
+        let mut out = self.take(read);
+        self.fit(came, &mut out);
+        out
     }
 
     /// The stream has ended: reads what is left of the last line.
@@ -508,7 +542,8 @@ impl Codec {
         };
         self.ensure_turn(out);
         let place = self.place();
-        if self.requests.is_full() {
+        let mut opened = dialogs::read(&home, &method, frame, &mut self.tools);
+        if !self.requests.takes(&id, &place, &mut opened.opened) {
             let line = outgoing::response_line(&id, outgoing::dismissed());
             out.push(Received::Send(line));
             self.diagnostic(
@@ -517,7 +552,6 @@ impl Codec {
             );
             return;
         }
-        let mut opened = dialogs::read(&home, &method, frame, &mut self.tools);
         if let Some(call) = opened.call.take() {
             opened.opened.item = self.shown_tool(&call, out);
         }

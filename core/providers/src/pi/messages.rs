@@ -8,6 +8,7 @@ use crate::{
     acp::content,
     rpc::{
         bounded::Bounded,
+        budget,
         cost::nano_usd,
         event,
         frames::{RAW_LIMIT, cut, list, text_of, text_or_empty},
@@ -45,10 +46,6 @@ impl Sent {
             pictures: 0,
         }
     }
-
-    pub(super) fn held(&self) -> usize {
-        self.text.len()
-    }
 }
 
 /// What a part of a message is.
@@ -74,6 +71,13 @@ pub(super) struct Speaking {
     pub(super) id: NativeId,
     /// Parts that were begun: what each is, and whether it has ended.
     parts: BTreeMap<u64, (Part, bool)>,
+}
+
+impl Speaking {
+    /// Bytes that it holds.
+    pub(super) fn weight(&self) -> usize {
+        budget::id(Some(&self.id)) + self.parts.len() * 2 * size_of::<(u64, (Part, bool))>()
+    }
 }
 
 /// The id of a message: whose it is, and its time, with a count if that time was met before.

@@ -1,7 +1,7 @@
 //! Tool calls: announced by the model, begun and ended by pi.
 //!
 //! A call is remembered from its announcement on, because a request about it may come before it begins. Of all calls the
-//! oldest are forgotten, and together they hold at most [`HELD`] bytes.
+//! oldest are forgotten.
 
 use super::codec::{Codec, Received};
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     diff, mcp,
     rpc::{
         bounded::Bounded,
+        budget::{self, Excess},
         event,
         frames::{cut, list, text_of, text_or_empty},
         growth::Growth,
@@ -22,8 +23,6 @@ use serde_json::Value;
 
 /// Calls that are remembered.
 const TOOLS: usize = 256;
-/// Bytes of calls that are remembered together; beyond, the oldest are given up.
-const HELD: usize = 16 * 1024 * 1024;
 /// Bytes of a call's id.
 const ID: usize = 512;
 
@@ -40,10 +39,22 @@ pub(super) struct Tool {
     /// The file that it writes was there, as our gate said.
     overwrites: bool,
     growth: Growth,
-    bytes: usize,
+    /// Bytes that it holds beside itself.
+    weight: usize,
 }
 
 impl Tool {
+    fn weigh(&mut self) {
+        self.weight = budget::json(&self.args)
+            + budget::id(Some(&self.item))
+            + budget::block(self.name.len());
+    }
+
+    /// Whether it has an item that is to be closed.
+    fn is_open(&self) -> bool {
+        self.opened && !self.ended
+    }
+
     fn content(&self, result: Option<&Value>, duration_ms: Option<u64>) -> ItemContent {
         let mut content = content_of(&self.name, &self.args, result, duration_ms);
         if self.overwrites
@@ -59,11 +70,18 @@ impl Tool {
 
 /// All calls that are remembered, by their ids.
 #[derive(Debug, Clone)]
-pub(super) struct Tools(Bounded<Tool>);
+pub(super) struct Tools {
+    known: Bounded<Tool>,
+    /// Open ones that had to go, to be closed.
+    dropped: Vec<Tool>,
+}
 
 impl Default for Tools {
     fn default() -> Self {
-        Self(Bounded::new(TOOLS))
+        Self {
+            known: Bounded::new(TOOLS),
+            dropped: Vec::new(),
+        }
     }
 }
 
@@ -90,27 +108,43 @@ pub(super) fn calls(message: &Value) -> impl Iterator<Item = (NativeId, String, 
 }
 
 impl Tools {
-    pub(super) fn held(&self) -> usize {
-        self.0.values().map(|tool| tool.bytes).sum()
+    pub(super) fn weight(&self) -> usize {
+        self.known.weight(|tool| tool.weight)
     }
 
     fn put(&mut self, call: NativeId, item: NativeId, name: String, args: Value) {
-        let bytes = args.to_string().len();
-        self.0.insert(
-            call,
-            Tool {
-                item,
-                name,
-                args,
-                opened: false,
-                ended: false,
-                declined: false,
-                overwrites: false,
-                growth: Growth::default(),
-                bytes,
-            },
-        );
-        while self.held() > HELD && self.0.pop_oldest().is_some() {}
+        let mut tool = Tool {
+            item,
+            name,
+            args,
+            opened: false,
+            ended: false,
+            declined: false,
+            overwrites: false,
+            growth: Growth::default(),
+            weight: 0,
+        };
+        tool.weigh();
+        let gone = self.known.insert(call, tool);
+        self.dropped.extend(gone.filter(Tool::is_open));
+    }
+
+    /// Gives up the oldest, as long as there is an excess.
+    pub(super) fn shed(&mut self, excess: &mut Excess) {
+        let gone = self.known.shed(excess, |tool| tool.weight).into_iter();
+        let open = gone.map(|(_, tool)| tool).filter(Tool::is_open);
+        self.dropped.extend(open);
+    }
+
+    /// Those that were given up while they went on: their items, to be closed.
+    pub(super) fn dropped(&mut self) -> Vec<(NativeId, ItemContent)> {
+        let dropped = std::mem::take(&mut self.dropped).into_iter();
+        dropped
+            .map(|tool| {
+                let content = tool.content(None, None);
+                (tool.item, content)
+            })
+            .collect()
     }
 
     /// Remembers the calls of a message of the model. An id that comes again is another call's.
@@ -123,12 +157,15 @@ impl Tools {
 
     /// A call that was announced and has not ended.
     pub(super) fn get(&self, call: &NativeId) -> Option<&Tool> {
-        self.0.get(call).filter(|tool| !tool.ended)
+        self.known.get(call).filter(|tool| !tool.ended)
     }
 
     /// The only announced call that fits, of those that have not ended.
     pub(super) fn only(&self, fits: impl Fn(&Tool) -> bool) -> Option<NativeId> {
-        let mut fitting = self.0.iter().filter(|(_, tool)| !tool.ended && fits(tool));
+        let mut fitting = self
+            .known
+            .iter()
+            .filter(|(_, tool)| !tool.ended && fits(tool));
         let (call, _) = fitting.next()?;
         // Of two that would fit none is guessed.
         fitting.next().is_none().then(|| call.clone())
@@ -136,14 +173,14 @@ impl Tools {
 
     /// A person refused what was asked for a call.
     pub(super) fn declined(&mut self, item: &NativeId) {
-        if let Some(tool) = self.0.values_mut().find(|tool| tool.item == *item) {
+        if let Some(tool) = self.known.values_mut().find(|tool| tool.item == *item) {
             tool.declined = true;
         }
     }
 
     /// The file that a call writes was there.
     pub(super) fn overwrites(&mut self, call: &NativeId) {
-        if let Some(tool) = self.0.get_mut(call) {
+        if let Some(tool) = self.known.get_mut(call) {
             tool.overwrites = true;
         }
     }
@@ -151,8 +188,8 @@ impl Tools {
     /// Takes all calls of a turn out; gives those that were begun and not ended.
     pub(super) fn leave_open(&mut self) -> Vec<(NativeId, ItemContent)> {
         let mut left = Vec::new();
-        while let Some((_, tool)) = self.0.pop_oldest() {
-            if tool.opened && !tool.ended {
+        while let Some((_, tool)) = self.known.pop_oldest() {
+            if tool.is_open() {
                 let content = tool.content(None, None);
                 left.push((tool.item, content));
             }
@@ -258,7 +295,7 @@ impl Codec {
         out: &mut Vec<Received>,
     ) -> Option<NativeId> {
         let place = self.place();
-        let tool = self.tools.0.get_mut(call).filter(|tool| !tool.ended)?;
+        let tool = self.tools.known.get_mut(call).filter(|tool| !tool.ended)?;
         if !tool.opened {
             tool.opened = true;
             let kind = ProviderEventKind::ItemOpened {
@@ -294,12 +331,12 @@ impl Codec {
             return;
         };
         // What runs is what it is told to run now, not what was announced: extensions may have changed it.
-        if let Some(tool) = self.tools.0.get_mut(&call)
+        if let Some(tool) = self.tools.known.get_mut(&call)
             && let Some(args) = frame.get("args")
             && tool.args != *args
         {
             tool.args = args.clone();
-            tool.bytes = args.to_string().len();
+            tool.weigh();
             if tool.opened {
                 let kind = ProviderEventKind::ItemUpdated {
                     item: tool.item.clone(),
@@ -318,13 +355,14 @@ impl Codec {
         self.shown_tool(&call, out);
         let told = frame.pointer("/partialResult/content");
         let text = content::texts(told.unwrap_or(&Value::Null));
-        let Some(tool) = self.tools.0.get_mut(&call) else {
+        let Some(tool) = self.tools.known.get_mut(&call) else {
             return;
         };
         if is_shell(&tool.name)
             && let Some(more) = tool.growth.more(&text)
         {
-            let shape = tool.content(None, None);
+            // What it is called with was told when it began.
+            let shape = content_of(&tool.name, &Value::Null, None, None);
             let kind = ProviderEventKind::ItemAppended {
                 item: tool.item.clone(),
                 text: more,
@@ -340,7 +378,7 @@ impl Codec {
         };
         let place = self.place();
         let stopping = self.turn.as_ref().is_some_and(|turn| turn.stopping);
-        let Some(tool) = self.tools.0.get_mut(&call) else {
+        let Some(tool) = self.tools.known.get_mut(&call) else {
             return;
         };
         let failed = frame.get("isError") == Some(&Value::Bool(true));
@@ -363,7 +401,7 @@ impl Codec {
         let item = tool.item.clone();
         tool.ended = true;
         tool.args = Value::Null;
-        tool.bytes = 0;
+        tool.weigh();
         let lost = match (&content, status) {
             (ItemContent::FileChange { .. }, ItemStatus::Failed) => Some(output(result)),
             _ => None,

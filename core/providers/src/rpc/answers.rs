@@ -1,6 +1,6 @@
 //! A person's answer as the result that the agent takes.
 
-use super::form::Form;
+use super::{budget, form::Form};
 use pilothouse_domain::{
     Answer, OptionId, Subject,
     request::{OptionEffect, QuestionReply, RequestOption},
@@ -40,6 +40,14 @@ impl Decision {
         }
     }
 
+    /// Bytes that it holds beside itself.
+    fn bytes(&self) -> usize {
+        let option = &self.option;
+        let words = [option.id.as_str(), &option.label, &option.reach];
+        let words = words.iter().map(|word| budget::block(word.len()));
+        size_of::<Self>() + words.sum::<usize>() + budget::json(&self.result)
+    }
+
     /// Whether this version does not know what it does.
     pub(crate) fn is_unknown(&self) -> bool {
         self.option.effect == OptionEffect::Other
@@ -55,6 +63,11 @@ pub(crate) enum Answers {
     Questions,
     /// Replies to questions as one list of words for each, in their order, or one of the decisions.
     Lists(Vec<Decision>),
+    /// The same, which goes back within the input that asked.
+    Within {
+        input: Value,
+        decisions: Vec<Decision>,
+    },
     /// Replies that fill a form, or one of the decisions.
     Form {
         form: Form,
@@ -67,12 +80,13 @@ impl Answers {
     pub(crate) fn options(&self) -> Vec<RequestOption> {
         match self {
             Self::Questions => Vec::new(),
-            Self::Decisions(decisions) | Self::Lists(decisions) | Self::Form { decisions, .. } => {
-                decisions
-                    .iter()
-                    .map(|decision| decision.option.clone())
-                    .collect()
-            }
+            Self::Decisions(decisions)
+            | Self::Lists(decisions)
+            | Self::Within { decisions, .. }
+            | Self::Form { decisions, .. } => decisions
+                .iter()
+                .map(|decision| decision.option.clone())
+                .collect(),
         }
     }
 
@@ -80,9 +94,14 @@ impl Answers {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Questions => 0,
-            Self::Decisions(decisions) | Self::Lists(decisions) | Self::Form { decisions, .. } => {
-                let results = decisions.iter().map(|decision| &decision.result);
-                results.map(|result| result.to_string().len()).sum()
+            Self::Decisions(decisions) | Self::Lists(decisions) => {
+                decisions.iter().map(Decision::bytes).sum()
+            }
+            Self::Within { input, decisions } => {
+                budget::json(input) + decisions.iter().map(Decision::bytes).sum::<usize>()
+            }
+            Self::Form { form, decisions } => {
+                form.bytes() + decisions.iter().map(Decision::bytes).sum::<usize>()
             }
         }
     }
@@ -91,7 +110,10 @@ impl Answers {
     pub(crate) fn result(&self, subject: &Subject, answer: &Answer) -> Result<Value, String> {
         match (self, answer) {
             (
-                Self::Decisions(decisions) | Self::Lists(decisions) | Self::Form { decisions, .. },
+                Self::Decisions(decisions)
+                | Self::Lists(decisions)
+                | Self::Within { decisions, .. }
+                | Self::Form { decisions, .. },
                 Answer::Choose { option, note },
             ) => choose(
                 decisions,
@@ -108,7 +130,7 @@ impl Answers {
                 }
                 Ok(json!({"answers": answers}))
             }
-            (Self::Lists(_), Answer::Reply { replies }) => {
+            (Self::Lists(_) | Self::Within { .. }, Answer::Reply { replies }) => {
                 let mut given = BTreeMap::new();
                 for reply in replies {
                     given.insert(reply.question.as_str(), words(subject, reply)?);

@@ -1,18 +1,20 @@
 //! Requests of an agent that wait for a person.
 
-use super::{Received, answers::Answers, event, frames::cut};
+use super::{Received, answers::Answers, budget, event, frames::cut};
 use pilothouse_domain::{
-    Answer, NativeId, ProviderEventKind, Subject,
+    Answer, NativeId, ProviderEventKind, Subject, limits,
     provider_event::{NativePlace, Resolution},
     request::RequestKind,
+    shorten::fit_subject,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Requests of an agent that may wait at a time in one process; beyond, they are refused at once.
-pub const PENDING_REQUESTS: usize = 1024;
+/// Requests of an agent that may wait at a time in one process, and as many in one conversation as a thread may have open;
+/// beyond, they are refused at once.
+pub(crate) const PENDING_REQUESTS: usize = 1024;
 
-/// Bytes of what they show, together, beyond which no more may wait.
+/// Bytes of what they show, and of the answers that fit them, that may wait together; one that has no room is refused at once.
 pub const PENDING_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of a request's id; one that is longer could not be told from another.
 const ID: usize = 256;
@@ -83,9 +85,20 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Whether no more may wait.
-    pub(crate) fn is_full(&self) -> bool {
-        self.pending.len() >= PENDING_REQUESTS || self.held >= PENDING_BYTES
+    /// Whether one that is asked there may wait, in the place of that which waits under its id. What it shows is shortened to
+    /// what a person can be shown, so that it is what their answer is compared with.
+    pub(crate) fn takes(&self, id: &Value, place: &NativePlace, opened: &mut Opened) -> bool {
+        let same = self.pending.get(&request_id(id));
+        let at_home = |pending: &&Pending| pending.place.home() == place.home();
+        // What the log of a thread has no room for would never be answered.
+        let has_place = self.pending.len() < PENDING_REQUESTS
+            && self.pending.values().filter(at_home).count() < limits::OPEN_REQUESTS;
+        if same.is_none() && !has_place {
+            return false;
+        }
+        fit_subject(&mut opened.subject);
+        let others = self.held - same.map_or(0, |same| same.weight);
+        others + weight(opened) <= PENDING_BYTES
     }
 
     /// Bytes of what they show.
@@ -97,13 +110,20 @@ impl Requests {
         self.pending.get(request)
     }
 
-    /// Counts anew what a request shows, after it was changed.
-    pub(crate) fn weigh(&mut self, request: &NativeId) {
-        if let Some(pending) = self.pending.get_mut(request) {
-            self.held = self.held.saturating_sub(pending.weight);
+    /// Counts anew what a request shows, after it was changed. Changes to files for which there is no room are not shown.
+    fn weigh(&mut self, request: &NativeId) {
+        let Some(pending) = self.pending.get_mut(request) else {
+            return;
+        };
+        self.held -= pending.weight;
+        fit_subject(&mut pending.opened.subject);
+        pending.weight = weight(&pending.opened);
+        if self.held + pending.weight > PENDING_BYTES {
+            pending.opened.subject.changes.clear();
+            pending.opened.subject.incomplete = true;
             pending.weight = weight(&pending.opened);
-            self.held += pending.weight;
         }
+        self.held += pending.weight;
     }
 
     /// Their ids.
@@ -121,6 +141,29 @@ impl Requests {
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&NativeId, &Pending)> {
         self.pending.iter()
+    }
+
+    /// Changes what those show that are wanted and wait for an answer, and tells them anew.
+    pub(crate) fn change(
+        &mut self,
+        wanted: impl Fn(&Pending) -> bool,
+        change: impl Fn(&mut Pending),
+        mut tell: impl FnMut(NativePlace, ProviderEventKind),
+    ) {
+        let waiting = self.pending.iter();
+        let ids: Vec<NativeId> = waiting
+            .filter(|(_, pending)| !pending.answered && wanted(pending))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in ids {
+            if let Some(pending) = self.pending.get_mut(&id) {
+                change(pending);
+                self.weigh(&id);
+            }
+            if let Some(pending) = self.pending.get(&id) {
+                tell(pending.place.clone(), pending.opened.event(&id));
+            }
+        }
     }
 
     /// All of them.
@@ -273,8 +316,15 @@ impl Requests {
 
 /// Bytes of what a request shows and of the answers that fit it.
 fn weight(opened: &Opened) -> usize {
-    let shown = serde_json::to_string(&opened.subject).map_or(0, |text| text.len());
-    size_of::<Pending>() + 2 * shown + opened.answers.bytes()
+    let shown = budget::written(&opened.subject);
+    let ids = [
+        Some(&opened.thread),
+        opened.turn.as_ref(),
+        opened.item.as_ref(),
+    ];
+    // They stand in its place, too, which may name a conversation above.
+    let ids = ids.into_iter().map(budget::id).sum::<usize>();
+    2 * (size_of::<Pending>() + ID + ids) + 2 * shown + opened.answers.bytes()
 }
 
 /// Whether an id of a request can be told from every other.

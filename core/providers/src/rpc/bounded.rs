@@ -1,5 +1,6 @@
 //! A map of native ids that cannot grow without bound.
 
+use super::budget::{self, Excess};
 use pilothouse_domain::NativeId;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -77,6 +78,51 @@ impl<V> Bounded<V> {
         let oldest = self.order.pop_front()?;
         let value = self.map.remove(&oldest)?;
         Some((oldest, value))
+    }
+
+    /// Bytes that it holds; `heap` says what a value holds beside itself.
+    pub(crate) fn weight(&self, heap: impl Fn(&V) -> usize) -> usize {
+        let one = |(key, value): (&NativeId, &V)| budget::entry::<V>(key) + heap(value);
+        self.map.iter().map(one).sum()
+    }
+
+    /// Gives up what is oldest, as long as there is an excess.
+    pub(crate) fn shed(
+        &mut self,
+        excess: &mut Excess,
+        heap: impl Fn(&V) -> usize,
+    ) -> Vec<(NativeId, V)> {
+        let mut gone = Vec::new();
+        while !excess.is_gone()
+            && let Some((key, value)) = self.pop_oldest()
+        {
+            excess.give_up(budget::entry::<V>(&key) + heap(&value));
+            gone.push((key, value));
+        }
+        self.order.shrink_to_fit();
+        gone
+    }
+
+    /// As [`Self::shed`], of those that are not needed any more.
+    pub(crate) fn shed_where(
+        &mut self,
+        excess: &mut Excess,
+        heap: impl Fn(&V) -> usize,
+        unneeded: impl Fn(&V) -> bool,
+    ) {
+        let mut gone = Vec::new();
+        for key in &self.order {
+            if excess.is_gone() {
+                break;
+            }
+            if let Some(value) = self.map.get(key).filter(|value| unneeded(value)) {
+                excess.give_up(budget::entry::<V>(key) + heap(value));
+                gone.push(key.clone());
+            }
+        }
+        for key in gone {
+            self.remove(&key);
+        }
     }
 
     /// Whether the oldest key would have to go for another one.

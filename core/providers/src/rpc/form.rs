@@ -2,6 +2,7 @@
 
 use super::{
     answers::Decision,
+    budget,
     frames::{list, text_of, text_or_empty, texts},
 };
 use pilothouse_domain::request::{Choice, OptionEffect, Question};
@@ -137,6 +138,18 @@ fn choices(property: &Value) -> Vec<(String, Value)> {
 }
 
 impl Form {
+    /// Bytes that it holds.
+    pub(super) fn bytes(&self) -> usize {
+        let choice = |(label, value): &(String, Value)| {
+            size_of::<(String, Value)>() + budget::block(label.len()) + budget::json(value)
+        };
+        let field = |field: &Field| {
+            let choices = field.choices.iter().map(choice).sum::<usize>();
+            size_of::<Field>() + budget::block(field.name.len()) + choices
+        };
+        self.fields.iter().map(field).sum()
+    }
+
     /// The filled form, or which field is wrong.
     pub(crate) fn content(&self, given: &[(&str, Vec<String>)]) -> Result<Value, String> {
         let mut content = Map::new();

@@ -3,12 +3,19 @@
 //! Owns the line buffer and the limits. Knows JSON-RPC's outer shape only (codex leaves the `jsonrpc` key out and adds
 //! `emittedAtMs`), nothing of what methods mean.
 
+use pilothouse_domain::NativeId;
+use serde::de::Error as _;
 use serde_json::Value;
+use std::hash::{DefaultHasher, Hasher as _};
 
 /// Bytes of one line from an agent; a longer one is skipped and reported.
 pub const FRAME_LIMIT: usize = 16 * 1024 * 1024;
 /// Bytes of a frame that are kept verbatim in an `Unknown` event.
 pub const RAW_LIMIT: usize = 4 * 1024;
+/// Values of one frame that are read: in memory a value takes much more than its two bytes.
+const VALUES: usize = 1024 * 1024;
+/// Bytes of an id; a longer one is told from others by its hash.
+pub(crate) const ID: usize = 512;
 
 /// One line from an agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,8 +113,9 @@ impl Lines {
     }
 
     /// Takes bytes as they come and gives the frames that they complete.
-    pub(crate) fn push(&mut self, bytes: &[u8], out: &mut Vec<Frame>) {
-        self.split(bytes, &mut |line| out.push(frame(line)));
+    /// Gives the bytes of those frames.
+    pub(crate) fn push(&mut self, bytes: &[u8], out: &mut Vec<Frame>) -> usize {
+        self.split(bytes, &mut |line| out.push(frame(line)))
     }
 
     /// The last line, if the stream ended without a line feed.
@@ -116,14 +124,16 @@ impl Lines {
     }
 
     /// Takes bytes as they come and gives the lines that they complete, for protocols that are not JSON-RPC. Blank lines are
-    /// none.
-    pub(crate) fn split(&mut self, mut bytes: &[u8], take: &mut impl FnMut(Line<'_>)) {
+    /// none. Gives the bytes of those lines.
+    pub(crate) fn split(&mut self, mut bytes: &[u8], take: &mut impl FnMut(Line<'_>)) -> usize {
+        let came = self.held() + bytes.len();
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             self.add(&bytes[..end]);
             self.end_line(take);
             bytes = &bytes[end + 1..];
         }
         self.add(bytes);
+        came.saturating_sub(self.held())
     }
 
     /// The last line, if the stream ended without a line feed.
@@ -149,6 +159,12 @@ impl Lines {
             self.buffer.shrink_to(RAW_LIMIT);
             self.skipped = Some(length);
         } else {
+            if self.buffer.capacity() < self.buffer.len() + part.len() {
+                // It grows by doubling, but not beyond what it may hold.
+                let room = (2 * self.buffer.len()).clamp(part.len(), self.limit);
+                self.buffer
+                    .reserve_exact(room.max(self.buffer.len() + part.len()) - self.buffer.len());
+            }
             self.buffer.extend_from_slice(part);
         }
     }
@@ -178,10 +194,34 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
 
 /// Reads JSON. Only a half of a surrogate pair is mended; any other error stands.
 pub(crate) fn json(text: &str) -> Result<Value, serde_json::Error> {
+    if is_crowded(text) {
+        return Err(serde_json::Error::custom(format!(
+            "it holds more than {VALUES} values"
+        )));
+    }
     serde_json::from_str::<Value>(text).or_else(|error| match replace_lone_surrogates(text) {
         Some(mended) => serde_json::from_str(&mended),
         None => Err(error),
     })
+}
+
+/// Whether JSON holds more values than are read. Only a long text can.
+fn is_crowded(text: &str) -> bool {
+    if text.len() <= 2 * VALUES {
+        return false;
+    }
+    let (mut marks, mut quoted, mut escaped) = (0, false, false);
+    for byte in text.bytes() {
+        match (quoted, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => quoted = !quoted,
+            // Before each value stands one of these.
+            (false, b',' | b':' | b'[' | b'{') => marks += 1,
+            _ => {}
+        }
+    }
+    marks > VALUES
 }
 
 /// Reads one line.
@@ -319,6 +359,21 @@ fn replace_lone_surrogates(text: &str) -> Option<String> {
 /// A text field.
 pub(crate) fn text_of(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// An id, told from every other one however long it is.
+pub(crate) fn id_of(value: &Value, key: &str) -> Option<NativeId> {
+    value.get(key).and_then(Value::as_str).map(bounded_id)
+}
+
+/// As [`id_of`], of a text.
+pub(crate) fn bounded_id(id: &str) -> NativeId {
+    if id.len() <= ID {
+        return NativeId::from(id);
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(id.as_bytes());
+    NativeId(format!("{}…{:016x}", cut(id, ID - 20), hasher.finish()))
 }
 
 /// A text field, empty if it is missing or no text.

@@ -6,10 +6,12 @@
 pub(crate) mod answers;
 pub(crate) mod asked;
 pub(crate) mod bounded;
+pub(crate) mod budget;
 pub(crate) mod commands;
 pub(crate) mod cost;
 mod cutting;
 pub(crate) mod date;
+pub(crate) mod delivery;
 pub(crate) mod facts;
 pub(crate) mod form;
 pub(crate) mod frames;

@@ -1,6 +1,12 @@
 //! One running agent: its pipes, the calls that wait, the answers that are to be confirmed.
 
-use super::{CallFailure as _, Peer, Received, asked::AnswerProblem, frames::FRAME_LIMIT, life};
+use super::{
+    CallFailure as _, Peer, Received,
+    asked::AnswerProblem,
+    delivery::{LIGHT, deliver, weight},
+    frames::FRAME_LIMIT,
+    life,
+};
 use crate::{
     contract::{EventSender, RespondError, Response, RuntimeEvents},
     process::{
@@ -33,8 +39,10 @@ const READ: usize = 64 * 1024;
 pub(crate) const UNREADABLE_LIMIT: u32 = 1000;
 /// Events that are held back until the handshake is over; those after are not told, which is.
 const HELD_EVENTS: usize = 4096;
-/// Bytes of output whose events are held back.
-const HELD_BYTES: u64 = 2 * FRAME_LIMIT as u64;
+/// Bytes of them.
+const HELD_BYTES: usize = 2 * FRAME_LIMIT;
+/// Bytes that the codec is given at a time: little enough that what small frames bring up again is not much at once.
+const PIECE: usize = 4 * 1024;
 /// Bytes of stderr in an error or an end.
 pub(crate) const STDERR_SHOWN: usize = 2 * 1024;
 /// How long output may still be read after the process has ended: a grandchild can hold the pipe open.
@@ -124,6 +132,8 @@ impl<P: Peer> Session<P> {
             session: Arc::clone(&session),
             events,
             held: Some(Held::default()),
+            gathered: Vec::new(),
+            weight: 0,
         };
         tokio::spawn(outlet.run(channel.output, ready));
         session
@@ -270,23 +280,28 @@ struct Outlet<P: Peer> {
     events: EventSender,
     /// Events from before the end of the handshake.
     held: Option<Held>,
+    /// Events that are handed over together, and their bytes.
+    gathered: Vec<ProviderEvent>,
+    weight: usize,
 }
 
 #[derive(Default)]
 struct Held {
     events: Vec<ProviderEvent>,
+    /// Bytes of them.
+    weight: usize,
     /// How many there was no room for.
     dropped: usize,
 }
 
 impl Held {
-    fn hold(&mut self, events: Vec<ProviderEvent>, heard: u64) {
-        let room = match heard {
-            ..=HELD_BYTES => HELD_EVENTS.saturating_sub(self.events.len()),
-            _ => 0,
-        };
-        self.dropped += events.len().saturating_sub(room);
-        self.events.extend(events.into_iter().take(room));
+    fn hold(&mut self, event: ProviderEvent, weight: usize) {
+        self.weight += weight;
+        if self.dropped == 0 && self.events.len() < HELD_EVENTS && self.weight <= HELD_BYTES {
+            self.events.push(event);
+        } else {
+            self.dropped += 1;
+        }
     }
 
     /// The events after the handshake's own, with a word on what is missing.
@@ -325,8 +340,7 @@ impl<P: Peer> Outlet<P> {
             tokio::select! {
                 first = &mut ready, if self.held.is_some() && !refused => match first {
                     Ok(first) => {
-                        let held = self.held.take().unwrap_or_default();
-                        self.send(held.after(first)).await;
+                        self.release(first).await;
                     }
                     Err(_) => refused = true,
                 },
@@ -339,11 +353,17 @@ impl<P: Peer> Outlet<P> {
                     Ok(length @ 1..) => {
                         session.heard.fetch_add(length as u64, Ordering::Relaxed);
                         session.stirred.notify_one();
-                        let (received, unreadable) = {
-                            let mut codec = lock(&session.codec);
-                            (codec.receive(&buffer[..length]), codec.unreadable_in_a_row())
-                        };
-                        self.dispatch(received).await;
+                        let mut unreadable = 0;
+                        for piece in buffer[..length].chunks(PIECE) {
+                            let received = {
+                                let mut codec = lock(&session.codec);
+                                let received = codec.receive(piece);
+                                unreadable = codec.unreadable_in_a_row();
+                                received
+                            };
+                            self.dispatch(received).await;
+                        }
+                        self.flush().await;
                         if unreadable >= UNREADABLE_LIMIT {
                             broken = true;
                             break;
@@ -365,6 +385,7 @@ impl<P: Peer> Outlet<P> {
         };
         let rest = lock(&session.codec).finish();
         self.dispatch(rest).await;
+        self.flush().await;
         {
             let mut waiting = lock(&session.waiting);
             waiting.closed = true;
@@ -378,12 +399,11 @@ impl<P: Peer> Outlet<P> {
             && let Ok(first) = ready.await
         {
             // It ended between the end of its handshake and the first events.
-            let held = self.held.take().unwrap_or_default();
-            self.send(held.after(first)).await;
+            self.release(first).await;
         }
         if self.held.is_none() {
             let end = self.end(exit, broken, stopped).await;
-            self.send(vec![end]).await;
+            self.send(vec![end], 0).await;
         }
     }
 
@@ -422,7 +442,6 @@ impl<P: Peer> Outlet<P> {
 
     /// Replies go before events: who waits for one may be the reader of the events.
     async fn dispatch(&mut self, received: Vec<Received<P::Reply, P::Error>>) {
-        let mut events = Vec::new();
         for one in received {
             match one {
                 Received::Reply { call, reply } => {
@@ -450,16 +469,35 @@ impl<P: Peer> Outlet<P> {
                     {
                         let _ = waiter.send(());
                     }
-                    events.push(event);
+                    let weight = weight(&event);
+                    match &mut self.held {
+                        Some(held) => held.hold(event, weight),
+                        None => {
+                            self.weight += weight;
+                            self.gathered.push(event);
+                        }
+                    }
                 }
             }
         }
-        if events.is_empty() {
-            return;
+        if self.weight > LIGHT {
+            self.flush().await;
         }
-        match &mut self.held {
-            Some(held) => held.hold(events, self.session.heard.load(Ordering::Relaxed)),
-            None => self.send(events).await,
+    }
+
+    /// Hands over the first events, and what was held back until then.
+    async fn release(&mut self, first: Vec<ProviderEvent>) {
+        let held = self.held.take().unwrap_or_default();
+        let weight = held.weight;
+        self.send(held.after(first), weight).await;
+    }
+
+    /// Hands over what was gathered.
+    async fn flush(&mut self) {
+        let events = std::mem::take(&mut self.gathered);
+        let weight = std::mem::take(&mut self.weight);
+        if !events.is_empty() {
+            self.send(events, weight).await;
         }
     }
 
@@ -473,13 +511,12 @@ impl<P: Peer> Outlet<P> {
     }
 
     /// Waits for room. Where nobody listens any more, output is read on and thrown away.
-    async fn send(&self, events: Vec<ProviderEvent>) {
-        let _ = self
-            .events
-            .send(RuntimeEvents {
-                incarnation: self.session.incarnation,
-                events,
-            })
-            .await;
+    async fn send(&self, events: Vec<ProviderEvent>, weight: usize) {
+        let incarnation = self.session.incarnation;
+        let batch = RuntimeEvents {
+            incarnation,
+            events,
+        };
+        deliver(&self.events, batch, weight).await;
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     replay::{call_of, load, names},
 };
 use pilothouse_domain::{
-    NativeId, ProviderEventKind, Subject, provider_event::Resolution, request::RequestKind,
+    NativeId, ProviderEventKind, Subject, limits, provider_event::Resolution, request::RequestKind,
 };
 use pilothouse_providers::codex::{Call, CallError, Codec, FRAME_LIMIT, RAW_LIMIT, Received};
 use proptest::prelude::*;
@@ -220,14 +220,8 @@ fn requests_without_end_are_refused_beyond_a_bound() {
         let received = codec.receive(&line(&json!({"method": "item/fileChange/requestApproval", "id": id, "params": {"threadId": "t", "turnId": "u", "itemId": "i"}})));
         refused += sent(&received).len();
     }
-    assert_eq!(
-        codec.pending_requests().count(),
-        pilothouse_providers::codex::PENDING_REQUESTS
-    );
-    assert_eq!(
-        refused,
-        3000 - pilothouse_providers::codex::PENDING_REQUESTS
-    );
+    assert_eq!(codec.pending_requests().count(), limits::OPEN_REQUESTS);
+    assert_eq!(refused, 3000 - limits::OPEN_REQUESTS);
 }
 
 #[test]

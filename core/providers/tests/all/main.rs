@@ -67,4 +67,5 @@ mod replaying;
 mod silent;
 mod stage;
 mod support;
+mod thread;
 mod unchosen;

@@ -6,9 +6,9 @@ use crate::{
     opencode_replay::{is_event, names, sse},
     replay::load_of,
 };
-use pilothouse_domain::{NativeId, ProviderEventKind, Subject, provider::TurnStatus};
+use pilothouse_domain::{NativeId, ProviderEventKind, Subject, limits, provider::TurnStatus};
 use pilothouse_providers::opencode::{
-    Call, Codec, FRAME_LIMIT, PENDING_BYTES, PENDING_REQUESTS, RAW_LIMIT, Session, Told,
+    Call, Codec, FRAME_LIMIT, PENDING_BYTES, RAW_LIMIT, Session, Told,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -219,8 +219,8 @@ fn a_hundred_thousand_requests_are_refused_beyond_a_bound_and_each_is_answered()
             }
         }
     }
-    assert_eq!(opened, PENDING_REQUESTS);
-    assert_eq!(refused, 100_000 - PENDING_REQUESTS);
+    assert_eq!(opened, limits::OPEN_REQUESTS);
+    assert_eq!(refused, 100_000 - limits::OPEN_REQUESTS);
     // They are over with the turn.
     status(&mut codec, "idle");
     assert_eq!(codec.pending_requests().count(), 0);
