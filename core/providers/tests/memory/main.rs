@@ -1,6 +1,7 @@
 //! What a hostile agent can cost in memory, counted by the allocator: after every frame a codec of each family holds no more
 //! than its declared budget (docs/decisions/035), and reading a frame costs no more than is declared for that.
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+#![expect(clippy::print_stderr, reason = "what was measured is read with --nocapture")]
 
 mod acp;
 mod claude;
