@@ -261,7 +261,12 @@ impl Codec {
         let session = opened.thread.clone();
         self.hush(&session, out);
         let place = self.place(&session);
-        if !self.requests.takes(&id, &place, &mut opened) {
+        if !self
+            .requests
+            .takes(&id, &place, &mut opened, |place, kind| {
+                event(out, place, kind)
+            })
+        {
             let message = "too many requests wait already";
             out.push(Received::Send(outgoing::error_line(&id, -32600, message)));
             let message = format!("refused `{method}`: {message}");

@@ -15,7 +15,7 @@ use crate::rpc::{
     asked::{AnswerProblem, Requests},
     bounded::Bounded,
     event,
-    frames::{FRAME_LIMIT, Frame, Lines, RpcError, cut, head},
+    frames::{FRAME_LIMIT, Frame, Lines, RpcError, cut, head, too_large},
 };
 use pilothouse_domain::{
     Answer, ItemStatus, NativeId, ProviderEventKind, Subject, provider_event::NativePlace,
@@ -366,7 +366,7 @@ impl Codec {
     /// A frame that was too long may be one that somebody waits for: its head tells.
     fn oversized(&mut self, bytes: u64, raw: String, out: &mut Vec<Received>) {
         let head = head(&raw);
-        let label = format!("frame of {bytes} bytes (at most {FRAME_LIMIT} are read)");
+        let label = too_large(bytes);
         self.unknown(&Value::Null, label, raw, out);
         match (head.id, head.method) {
             (Some(id), Some(_)) => {

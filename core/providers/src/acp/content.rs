@@ -1,27 +1,8 @@
 //! Blocks of content as text.
 
+pub(super) use crate::rpc::frames::id_of;
 use crate::rpc::frames::{cut, text_of, text_or_empty};
-use pilothouse_domain::NativeId;
 use serde_json::Value;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
-/// Bytes of an agent's id that are kept.
-const ID: usize = 512;
-
-/// An id of the agent's. One that is too long to be kept is told from others by its sum.
-pub(super) fn id_of(value: &Value, key: &str) -> Option<NativeId> {
-    let id = value.get(key)?.as_str()?;
-    if id.len() <= ID {
-        return Some(NativeId(id.to_owned()));
-    }
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    Some(NativeId(format!(
-        "{}…{:016x}",
-        cut(id, ID),
-        hasher.finish()
-    )))
-}
 
 /// Bytes of a block that are shown where it is no text.
 pub(super) const SHOWN: usize = 1024;

@@ -105,7 +105,12 @@ impl Codec {
         out: &mut Vec<Received>,
     ) {
         let place = self.place(child);
-        if !self.requests.takes(&id, &place, &mut opened) {
+        if !self
+            .requests
+            .takes(&id, &place, &mut opened, |place, kind| {
+                event(out, place, kind)
+            })
+        {
             let message = "too many requests wait already";
             out.push(Received::Send(outgoing::error_line(&id, message)));
             let message = format!("refused `{}`: {message}", cut(subtype, 120));

@@ -14,9 +14,9 @@ use crate::rpc::{
     self, Peer,
     asked::{AnswerProblem, Requests, request_id},
     bounded::Bounded,
-    budget::{self, Budget},
+    budget::{self, Budget, Excess},
     event,
-    frames::{FRAME_LIMIT, Line, Lines, RAW_LIMIT, cut, json, text_of},
+    frames::{FRAME_LIMIT, Line, Lines, RAW_LIMIT, cut, json, text_of, too_large},
 };
 use pilothouse_domain::{
     Answer, ItemStatus, NativeId, ProviderEventKind, Subject,
@@ -261,15 +261,23 @@ impl Codec {
             + self.by_tool.weight(|task| budget::id(Some(task)))
     }
 
-    /// Gives up what is least needed beyond the budget, and says so: subagents that have ended, then the oldest tools. Requests
-    /// are none of it.
+    /// Gives up what is least needed beyond the budget, and says so: subagents and tools that have ended, then todo lists of
+    /// subagents, then the oldest tools. Requests are none of it.
     fn fit(&mut self, read: usize, out: &mut Vec<Received>) {
         if !self.budget.is_due(read) {
             return;
         }
-        let mut excess = self.budget.weighed(self.weight());
+        let mut excess = Excess::of(self.weight());
         self.children
             .shed_where(&mut excess, tasks::Child::weight, tasks::Child::has_ended);
+        let children = self.children.values_mut();
+        let all = children.map(|child| &mut child.conversation);
+        for conversation in all.chain([&mut self.main]) {
+            conversation.shed_ended(&mut excess);
+        }
+        for child in self.children.values_mut() {
+            child.conversation.shed_todos(&mut excess);
+        }
         let mut gone = Vec::new();
         for (child, known) in self.children.iter_mut() {
             let tools = known.conversation.shed(&mut excess);
@@ -277,6 +285,8 @@ impl Codec {
         }
         let tools = self.main.shed(&mut excess);
         gone.extend(tools.into_iter().map(|tool| (None, tool)));
+        self.main.shed_todos(&mut excess);
+        self.budget.weighed(self.weight());
         for (child, tool) in gone {
             self.gave_up(child.as_ref(), tool, out);
         }
@@ -408,7 +418,7 @@ impl Codec {
     /// The keys of a frame come in any order, so nothing is known of one that was too long. What it would have ended ends
     /// with its turn.
     fn oversized(&mut self, bytes: u64, raw: String, out: &mut Vec<Received>) {
-        let label = format!("frame of {bytes} bytes (at most {FRAME_LIMIT} are read)");
+        let label = too_large(bytes);
         let kind = ProviderEventKind::Unknown { label, raw };
         event(out, self.place(None), kind);
     }

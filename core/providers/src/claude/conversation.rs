@@ -102,6 +102,20 @@ impl Conversation {
         gone.filter(Tool::is_open).collect()
     }
 
+    /// Gives up tools that have ended, as long as there is an excess.
+    pub(super) fn shed_ended(&mut self, excess: &mut Excess) {
+        self.tools
+            .shed_where(excess, Tool::weight, |tool| tool.ended);
+    }
+
+    /// Gives up the todo list, if there is an excess.
+    pub(super) fn shed_todos(&mut self, excess: &mut Excess) {
+        if !excess.is_gone() && !self.todos.is_empty() {
+            excess.give_up(self.todos_weight());
+            self.todos = Vec::new();
+        }
+    }
+
     /// Gives up the oldest tools, as long as there is an excess; gives those that were open.
     pub(super) fn shed(&mut self, excess: &mut Excess) -> Vec<Tool> {
         let gone = self.tools.shed(excess, Tool::weight).into_iter();
@@ -129,12 +143,12 @@ impl Conversation {
             .collect()
     }
 
-    /// Changes the todo list, and gives it as it is now.
+    /// Changes the todo list, and gives it as it is now; `None` if it has no such line.
     pub(super) fn todo(
         &mut self,
         id: &str,
         change: impl FnOnce(Option<TodoEntry>) -> Option<TodoEntry>,
-    ) -> Vec<TodoEntry> {
+    ) -> Option<Vec<TodoEntry>> {
         let at = self.todos.iter().position(|(known, _)| known == id);
         let before = at
             .and_then(|at| self.todos.get(at))
@@ -149,10 +163,10 @@ impl Conversation {
                 self.todos.remove(at);
             }
             (None, Some(entry)) => self.todos.push((id.to_owned(), entry)),
-            (None, None) => {}
+            (None, None) => return None,
         }
         self.bound_todos();
-        self.todos.iter().map(|(_, todo)| todo.clone()).collect()
+        Some(self.todos.iter().map(|(_, todo)| todo.clone()).collect())
     }
 
     /// Puts another todo list in the place of the one that is known, and gives it as it is now.
@@ -178,20 +192,24 @@ impl Conversation {
 
     /// Bytes that it holds.
     pub(super) fn weight(&self) -> usize {
-        let todo = |(id, todo): &(String, TodoEntry)| {
-            2 * size_of::<(String, TodoEntry)>()
-                + budget::block(id.len())
-                + budget::block(todo.text.len())
-        };
         let spoken = |(item, _): &(NativeId, ItemContent)| {
             2 * size_of::<(NativeId, ItemContent)>() + budget::id(Some(item))
         };
         size_of::<Self>()
             + budget::block(self.message.len())
             + budget::block(self.whole.0.len())
-            + self.todos.iter().map(todo).sum::<usize>()
+            + self.todos_weight()
             + self.speaking.values().map(spoken).sum::<usize>()
             + self.tools.weight(Tool::weight)
+    }
+
+    fn todos_weight(&self) -> usize {
+        let todo = |(id, todo): &(String, TodoEntry)| {
+            2 * size_of::<(String, TodoEntry)>()
+                + budget::block(id.len())
+                + budget::block(todo.text.len())
+        };
+        self.todos.iter().map(todo).sum()
     }
 }
 

@@ -209,7 +209,7 @@ pub(super) fn todo(
     let entries = match name {
         "TodoWrite" => {
             let todos = list(input, "todos").iter();
-            conversation.set_todos(todos.map(|todo| entry(todo, "content")))
+            Some(conversation.set_todos(todos.map(|todo| entry(todo, "content"))))
         }
         "TaskCreate" => {
             let made = told.get("task").unwrap_or(&Value::Null);
@@ -243,6 +243,8 @@ pub(super) fn todo(
         }
         _ => return,
     };
+    // A line of a list that was forgotten says nothing of the others.
+    let Some(entries) = entries else { return };
     let place = codec.place(child);
     event(out, place, ProviderEventKind::TodoList { entries });
 }

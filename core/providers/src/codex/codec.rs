@@ -15,7 +15,9 @@ use crate::rpc::{
     bounded::Bounded,
     budget::{self, Budget},
     event,
-    frames::{FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, id_of, list, text_of},
+    frames::{
+        FRAME_LIMIT, Frame, Lines, RAW_LIMIT, RpcError, cut, head, id_of, list, text_of, too_large,
+    },
 };
 use pilothouse_domain::{
     Answer, ItemContent, NativeId, ProviderEvent, ProviderEventKind, Subject,
@@ -260,7 +262,7 @@ impl Codec {
             out,
             NativePlace::default(),
             ProviderEventKind::Unknown {
-                label: format!("frame of at least {bytes} bytes (at most {FRAME_LIMIT} are read)"),
+                label: too_large(bytes),
                 raw: raw.to_owned(),
             },
         );
@@ -444,7 +446,12 @@ impl Codec {
         let place = self
             .lineage
             .place(Some(opened.thread.clone()), opened.turn.clone());
-        if self.requests.takes(&id, &place, &mut opened) {
+        if self
+            .requests
+            .takes(&id, &place, &mut opened, |place, kind| {
+                event(out, place, kind)
+            })
+        {
             return self.requests.open(id, place, opened, out);
         }
         let message = "too many requests wait already";

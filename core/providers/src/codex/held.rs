@@ -6,7 +6,10 @@ use super::{
     replies::Settings,
     terminals::Begun,
 };
-use crate::rpc::{budget, event};
+use crate::rpc::{
+    budget::{self, Excess},
+    event,
+};
 use pilothouse_domain::{ProviderEventKind, provider_event::NativePlace};
 
 impl Codec {
@@ -28,7 +31,7 @@ impl Codec {
         if !self.budget.is_due(read) {
             return;
         }
-        let mut excess = self.budget.weighed(self.weight());
+        let mut excess = Excess::of(self.weight());
         self.patches
             .shed(&mut excess, |patch| budget::changes(patch));
         self.untold.shed(&mut excess, |told| strings(told));
@@ -37,6 +40,7 @@ impl Codec {
         self.lineage.shed(&mut excess);
         self.settings.shed(&mut excess, Settings::weight);
         self.begun.shed(&mut excess, Begun::weight);
+        self.budget.weighed(self.weight());
         if let Some(message) = excess.in_words() {
             let place = NativePlace::default();
             event(out, place, ProviderEventKind::Diagnostic { message });

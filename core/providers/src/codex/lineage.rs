@@ -66,11 +66,13 @@ impl Lineage {
             + self.ended.weight(|()| 0)
     }
 
-    /// Gives up the oldest of what is over, as long as there is an excess.
+    /// Gives up the oldest of what is over, as long as there is an excess. What a subagent that goes on asks is told to the
+    /// conversation at its top, so its link stays.
     pub(crate) fn shed(&mut self, excess: &mut Excess) {
         self.ended.shed(excess, |()| 0);
         self.turns.shed(excess, |of| budget::id(Some(of)));
-        self.children.shed(excess, Child::weight);
+        self.children
+            .shed_where(excess, Child::weight, |child| !child.open);
     }
 
     /// Where something of that conversation and turn happened.
@@ -245,6 +247,20 @@ mod tests {
             lineage.name_of_turn(&id("kid"), id("t2"), Some(&id("t1"))),
             id("t2")
         );
+    }
+
+    #[test]
+    fn a_subagent_that_goes_on_keeps_its_root_whatever_is_to_be_given_up() {
+        let mut lineage = Lineage::new();
+        let parent = lineage.place(Some(id("root")), Some(id("t1")));
+        for child in ["live", "over"] {
+            assert!(lineage.open_child(&id(child), &parent));
+        }
+        lineage.close_child(&id("over"));
+        lineage.shed(&mut Excess::of(usize::MAX));
+        let home = |child: &str| lineage.place(Some(id(child)), None).home().cloned();
+        assert_eq!(home("live"), Some(id("root")));
+        assert_eq!(home("over"), Some(id("over")));
     }
 
     #[test]

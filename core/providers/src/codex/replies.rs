@@ -4,7 +4,7 @@ use super::{items, lineage::Lineage, outgoing::Call};
 use crate::contract::{ConversationList, FoundConversation};
 use crate::rpc::{
     CallFailure, budget,
-    frames::{RpcError, cut, id_of, list, text_of, texts},
+    frames::{RpcError, bounded_id, cut, id_of, list, text_of},
 };
 use pilothouse_domain::{
     ItemStatus, NativeId, ProviderEvent, ProviderEventKind, limits,
@@ -294,11 +294,14 @@ pub(crate) fn read(
                 .collect(),
         )),
         Call::ThreadsLoaded => Ok(Reply::Threads(
-            texts(result, "data").into_iter().map(NativeId).collect(),
+            list(result, "data")
+                .iter()
+                .filter_map(|id| id.as_str().map(bounded_id))
+                .collect(),
         )),
         Call::ThreadRead { .. } => {
             let thread = &result["thread"];
-            let id = |key: &str| text_of(thread, key).map(NativeId);
+            let id = |key: &str| id_of(thread, key);
             Ok(Reply::Kin {
                 parent: id("parentThreadId"),
                 root: id("sessionId").ok_or_else(unreadable)?,

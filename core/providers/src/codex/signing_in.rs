@@ -14,7 +14,7 @@ use crate::{
     rpc::{
         CallFailure as _,
         answers::{Answers, Decision},
-        asked::{Opened, request_id},
+        asked::{Opened, is_bounded, request_id},
         event, facts,
         frames::{cut, text_of},
         session::lock,
@@ -55,7 +55,8 @@ impl Codec {
         out: &mut Vec<Received>,
     ) -> Option<()> {
         let bounded = |key: &str| text_of(result, key).filter(|text| text.len() <= WORDS);
-        let login = result.get("loginId").filter(|id| id.is_string())?;
+        let login = result.get("loginId")?;
+        let login = Some(login).filter(|id| id.is_string() && is_bounded(id))?;
         let url = bounded("verificationUrl")?;
         let code = bounded("userCode")?;
         let give_up = Decision::new(
@@ -65,7 +66,7 @@ impl Codec {
             "codex stops to wait for it, and its threads wait on",
             Value::Null,
         );
-        let opened = Opened {
+        let mut opened = Opened {
             thread: thread.clone(),
             turn: None,
             item: None,
@@ -85,8 +86,10 @@ impl Codec {
             answers: Answers::Decisions(vec![give_up]),
         };
         let place = self.lineage.place(Some(thread.clone()), None);
-        self.requests.open(login.clone(), place, opened, out);
-        Some(())
+        let closed = |place, kind| event(out, place, kind);
+        // Codex waits in vain for one that has no room, until another is begun.
+        let takes = self.requests.takes(login, &place, &mut opened, closed);
+        takes.then(|| self.requests.open(login.clone(), place, opened, out))
     }
 
     /// `account/login/completed`: a sign-in ended, of ours or of anybody's who is connected with the same codex.

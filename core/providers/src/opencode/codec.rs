@@ -11,7 +11,7 @@ use crate::rpc::{
     asked::{AnswerProblem, Requests, request_id},
     bounded::Bounded,
     budget::Budget,
-    frames::{FRAME_LIMIT, RAW_LIMIT, cut, json, text_of, text_or_empty},
+    frames::{FRAME_LIMIT, RAW_LIMIT, cut, json, text_of, text_or_empty, too_large},
 };
 use pilothouse_domain::{
     Answer, Mode, NativeId, ProviderEvent, ProviderEventKind, Subject,
@@ -120,12 +120,9 @@ impl Codec {
         for frame in frames {
             match frame {
                 Frame::Data(data) => self.frame(&data, &mut out),
-                Frame::Oversized { bytes, raw } => unknown(
-                    NativePlace::default(),
-                    format!("event of {bytes} bytes (at most {FRAME_LIMIT} are read)"),
-                    raw,
-                    &mut out,
-                ),
+                Frame::Oversized { bytes, raw } => {
+                    unknown(NativePlace::default(), too_large(bytes), raw, &mut out)
+                }
             }
         }
         self.fit(read, &mut out);

@@ -172,11 +172,22 @@ impl Conversation {
             + self.calls.weight(|part| budget::id(Some(part)))
     }
 
-    /// Gives up the oldest messages, parts and calls, as long as there is an excess.
+    /// Gives up parts that have ended and their calls, as long as there is an excess.
+    pub(super) fn shed_ended(&mut self, excess: &mut Excess) {
+        let parts = &self.parts;
+        let is_over = |part: &NativeId| parts.get(part).is_none_or(|part| part.ended);
+        self.calls
+            .shed_where(excess, |part| budget::id(Some(part)), is_over);
+        self.parts
+            .shed_where(excess, Part::weight, |part| part.ended);
+    }
+
+    /// Gives up the oldest messages, parts and calls, as long as there is an excess. opencode tells a part whole whenever it
+    /// changes: one that goes on is told anew then, with all that it wrote, and what a person refused of it is a failure.
     pub(super) fn shed(&mut self, excess: &mut Excess) {
+        self.messages.shed(excess, |_| 0);
         self.calls.shed(excess, |part| budget::id(Some(part)));
         self.parts.shed(excess, Part::weight);
-        self.messages.shed(excess, |_| 0);
     }
 
     /// Bytes of changes and inputs that are kept for requests.

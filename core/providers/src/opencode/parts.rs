@@ -473,7 +473,8 @@ impl Codec {
             return;
         }
         let mut opened = opened;
-        if !self.requests.takes(&json!(id), &place, &mut opened) {
+        let closed = |place, kind| tell(place, kind, out);
+        if !self.requests.takes(&json!(id), &place, &mut opened, closed) {
             return self.refuse(id, question, place, out);
         }
         opened.turn.clone_from(&place.turn);

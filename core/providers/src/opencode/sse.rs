@@ -3,14 +3,14 @@
 //! Only `data` matters here: opencode gives its events neither names nor ids. Lines end with LF, CR or CRLF; comments and
 //! unknown fields are skipped; an event that the stream cuts is none. Holds at most its limit.
 
-use crate::rpc::frames::{RAW_LIMIT, cut};
+use crate::rpc::frames::{RAW_LIMIT, cut, is_crowded};
 
 /// One event of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Frame {
     /// Its data.
     Data(Vec<u8>),
-    /// One beyond the limit, of which only the beginning is known.
+    /// One beyond the limit or of too many values, of which only the beginning is known.
     Oversized {
         /// Bytes of its lines.
         bytes: u64,
@@ -141,6 +141,10 @@ impl Events {
             Some(bytes) => out.push(Frame::Oversized {
                 bytes,
                 raw: cut(&String::from_utf8_lossy(&data), RAW_LIMIT),
+            }),
+            None if is_crowded(&data) => out.push(Frame::Oversized {
+                bytes: data.len() as u64,
+                raw: cut(&String::from_utf8_lossy(&data[..RAW_LIMIT]), RAW_LIMIT),
             }),
             None if has_data => out.push(Frame::Data(data)),
             None => {}

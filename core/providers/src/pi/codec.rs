@@ -15,9 +15,9 @@ use super::{
 use crate::rpc::{
     self, Peer,
     asked::{AnswerProblem, Requests, is_bounded, request_id},
-    budget::Budget,
+    budget::{Budget, Excess},
     event,
-    frames::{FRAME_LIMIT, Lines, RAW_LIMIT, cut, head, text_of, text_or_empty},
+    frames::{FRAME_LIMIT, Lines, RAW_LIMIT, cut, head, text_of, text_or_empty, too_large},
 };
 use pilothouse_domain::{
     Answer, ItemStatus, NativeId, ProviderEventKind, Subject, provider_event::NativePlace,
@@ -215,8 +215,9 @@ impl Codec {
     fn fit(&mut self, read: usize, out: &mut Vec<Received>) {
         let mut told = None;
         if self.budget.is_due(read) {
-            let mut excess = self.budget.weighed(self.weight());
+            let mut excess = Excess::of(self.weight());
             self.tools.shed(&mut excess);
+            self.budget.weighed(self.weight());
             told = excess.in_words();
         }
         for (item, content) in self.tools.dropped() {
@@ -344,7 +345,7 @@ impl Codec {
     /// A frame that was too long may be one that somebody waits for: its head tells.
     fn oversized(&mut self, bytes: u64, raw: String, out: &mut Vec<Received>) {
         let head = head(&raw);
-        let label = format!("frame of {bytes} bytes (at most {FRAME_LIMIT} are read)");
+        let label = too_large(bytes);
         self.unknown(label, raw, out);
         match (head.id, head.method) {
             (Some(id), Some(_)) => {
@@ -543,7 +544,12 @@ impl Codec {
         self.ensure_turn(out);
         let place = self.place();
         let mut opened = dialogs::read(&home, &method, frame, &mut self.tools);
-        if !self.requests.takes(&id, &place, &mut opened.opened) {
+        if !self
+            .requests
+            .takes(&id, &place, &mut opened.opened, |place, kind| {
+                event(out, place, kind)
+            })
+        {
             let line = outgoing::response_line(&id, outgoing::dismissed());
             out.push(Received::Send(line));
             self.diagnostic(

@@ -129,8 +129,10 @@ impl Tools {
         self.dropped.extend(gone.filter(Tool::is_open));
     }
 
-    /// Gives up the oldest, as long as there is an excess.
+    /// Gives up those that have ended, then the oldest, as long as there is an excess.
     pub(super) fn shed(&mut self, excess: &mut Excess) {
+        self.known
+            .shed_where(excess, |tool| tool.weight, |tool| tool.ended);
         let gone = self.known.shed(excess, |tool| tool.weight).into_iter();
         let open = gone.map(|(_, tool)| tool).filter(Tool::is_open);
         self.dropped.extend(open);

@@ -76,6 +76,16 @@ pub(crate) struct Pending {
     weight: usize,
 }
 
+impl Pending {
+    /// How it is over where its id stands for something else, or is refused.
+    fn resolution(&self) -> Resolution {
+        match self.answered {
+            true => Resolution::Answered,
+            false => Resolution::Withdrawn,
+        }
+    }
+}
+
 /// All requests of one process that wait.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Requests {
@@ -86,19 +96,47 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Whether one that is asked there may wait, in the place of that which waits under its id. What it shows is shortened to
-    /// what a person can be shown, so that it is what their answer is compared with.
-    pub(crate) fn takes(&self, id: &Value, place: &NativePlace, opened: &mut Opened) -> bool {
-        let same = self.pending.get(&request_id(id));
-        let at_home = |pending: &&Pending| pending.place.home() == place.home();
-        // What the log of a thread has no room for would never be answered.
-        let has_place = self.pending.len() < PENDING_REQUESTS
-            && self.pending.values().filter(at_home).count() < limits::OPEN_REQUESTS;
-        if same.is_none() && !has_place {
-            return false;
+    /// what a person can be shown, so that it is what their answer is compared with. One that waits already has its room: asked
+    /// again it is shown as before, or as far as that room goes. If not even that is possible, the one that waited is over,
+    /// which is told: its id is refused.
+    pub(crate) fn takes(
+        &mut self,
+        id: &Value,
+        place: &NativePlace,
+        opened: &mut Opened,
+        tell: impl FnOnce(NativePlace, ProviderEventKind),
+    ) -> bool {
+        let request = request_id(id);
+        if self.has_room(&request, place, opened) {
+            return true;
         }
+        if let Some(gone) = self.take(&request) {
+            let resolution = gone.resolution();
+            let kind = ProviderEventKind::RequestClosed {
+                request,
+                resolution,
+            };
+            tell(gone.place, kind);
+        }
+        false
+    }
+
+    fn has_room(&self, request: &NativeId, place: &NativePlace, opened: &mut Opened) -> bool {
+        let at_home = |pending: &&Pending| pending.place.home() == place.home();
         fit_subject(&mut opened.subject);
-        let others = self.held - same.map_or(0, |same| same.weight);
-        others + weight(opened) <= PENDING_BYTES
+        if let Some(same) = self.pending.get(request).filter(at_home) {
+            let mut as_shown = opened.clone();
+            if shorten_until(&mut as_shown, |again| is_again(again, &same.opened)) {
+                *opened = as_shown;
+                return true;
+            }
+            let room = PENDING_BYTES.saturating_sub(self.held - same.weight);
+            return shorten_until(opened, |opened| weight(opened) <= room);
+        }
+        // What the log of a thread has no room for would never be answered.
+        self.pending.len() < PENDING_REQUESTS
+            && self.pending.values().filter(at_home).count() < limits::OPEN_REQUESTS
+            && self.held + weight(opened) <= PENDING_BYTES
     }
 
     /// Bytes of what they show.
@@ -110,19 +148,16 @@ impl Requests {
         self.pending.get(request)
     }
 
-    /// Counts anew what a request shows, after it was changed. Changes to files for which there is no room are not shown.
+    /// Counts anew what a request shows, after it was changed. What there is no room for is not shown.
     fn weigh(&mut self, request: &NativeId) {
         let Some(pending) = self.pending.get_mut(request) else {
             return;
         };
         self.held -= pending.weight;
         fit_subject(&mut pending.opened.subject);
+        let room = PENDING_BYTES.saturating_sub(self.held);
+        shorten_until(&mut pending.opened, |opened| weight(opened) <= room);
         pending.weight = weight(&pending.opened);
-        if self.held + pending.weight > PENDING_BYTES {
-            pending.opened.subject.changes.clear();
-            pending.opened.subject.incomplete = true;
-            pending.weight = weight(&pending.opened);
-        }
         self.held += pending.weight;
     }
 
@@ -204,11 +239,7 @@ impl Requests {
                 known.place.clone(),
                 ProviderEventKind::RequestClosed {
                     request: request.clone(),
-                    resolution: if known.answered {
-                        Resolution::Answered
-                    } else {
-                        Resolution::Withdrawn
-                    },
+                    resolution: known.resolution(),
                 },
             );
         }
@@ -325,6 +356,28 @@ fn weight(opened: &Opened) -> usize {
     // They stand in its place, too, which may name a conversation above.
     let ids = ids.into_iter().map(budget::id).sum::<usize>();
     2 * (size_of::<Pending>() + ID + ids) + 2 * shown + opened.answers.bytes()
+}
+
+/// Shortens what a request shows until it is as wanted: its changes to files go first, which stand in their item, then its
+/// text. Whether it is as wanted.
+fn shorten_until(opened: &mut Opened, is_wanted: impl Fn(&Opened) -> bool) -> bool {
+    let steps: [fn(&mut Subject); 2] = [|shown| shown.changes.clear(), |shown| shown.text = None];
+    for shorten in steps {
+        if is_wanted(opened) {
+            return true;
+        }
+        shorten(&mut opened.subject);
+        opened.subject.incomplete = true;
+    }
+    is_wanted(opened)
+}
+
+/// Whether a request asks for what another one asked for, and shows the same of it.
+fn is_again(opened: &Opened, before: &Opened) -> bool {
+    opened.thread == before.thread
+        && opened.kind == before.kind
+        && opened.answers == before.answers
+        && opened.subject == before.subject
 }
 
 /// Whether an id of a request can be told from every other.

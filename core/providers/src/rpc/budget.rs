@@ -36,12 +36,10 @@ impl Budget {
             > HELD_LIMIT
     }
 
-    /// What is held was weighed: how much of it is to be given up.
-    pub(crate) fn weighed(&mut self, held: usize) -> Excess {
-        let excess = Excess::of(held);
+    /// What is held, weighed after as much as possible of its excess was given up.
+    pub(crate) fn weighed(&mut self, held: usize) {
         self.read = 0;
-        self.weighed = held.saturating_sub(excess.bytes);
-        excess
+        self.weighed = held;
     }
 }
 
@@ -54,7 +52,8 @@ pub(crate) struct Excess {
 }
 
 impl Excess {
-    fn of(held: usize) -> Self {
+    /// Of what was weighed.
+    pub(crate) fn of(held: usize) -> Self {
         Self {
             bytes: held.saturating_sub(HELD_LIMIT / 2),
             gone: 0,
@@ -162,12 +161,30 @@ mod tests {
             held += 1000 * GROWTH;
             if budget.is_due(1000) {
                 weighings += 1;
-                let excess = budget.weighed(held);
-                held -= excess.bytes;
+                held -= Excess::of(held).bytes;
+                budget.weighed(held);
             }
             assert!(held <= HELD_LIMIT, "{held} after {frames} frames");
         }
         assert!(weighings < 200, "{weighings}");
+    }
+
+    #[test]
+    fn what_could_not_be_given_up_is_weighed_again_before_it_grows_beyond_the_budget() {
+        let mut budget = Budget::default();
+        let mut held = 0;
+        // Nothing of it can be given up, until it is half of the budget and three quarters of the other half.
+        while held < HELD_LIMIT / 8 * 7 {
+            held += 1000 * GROWTH;
+            if budget.is_due(1000) {
+                budget.weighed(held);
+            }
+        }
+        let mut more = 0;
+        while !budget.is_due(1000) {
+            more += 1000 * GROWTH;
+        }
+        assert!(held + more <= HELD_LIMIT, "{held} and {more}");
     }
 
     #[test]

@@ -3,12 +3,11 @@
 //! Owns the line buffer and the limits. Knows JSON-RPC's outer shape only (codex leaves the `jsonrpc` key out and adds
 //! `emittedAtMs`), nothing of what methods mean.
 
-use pilothouse_domain::NativeId;
+use pilothouse_domain::{BlobHash, NativeId};
 use serde::de::Error as _;
 use serde_json::Value;
-use std::hash::{DefaultHasher, Hasher as _};
 
-/// Bytes of one line from an agent; a longer one is skipped and reported.
+/// Bytes of one line from an agent; a longer one is not read, and reported.
 pub const FRAME_LIMIT: usize = 16 * 1024 * 1024;
 /// Bytes of a frame that are kept verbatim in an `Unknown` event.
 pub const RAW_LIMIT: usize = 4 * 1024;
@@ -50,7 +49,7 @@ pub(crate) enum Frame {
         /// Its beginning.
         raw: String,
     },
-    /// A line beyond [`FRAME_LIMIT`], of which only the beginning is known.
+    /// A line beyond [`FRAME_LIMIT`] or of too many values, of which only the beginning is known.
     Oversized {
         /// Its length in bytes.
         bytes: u64,
@@ -75,7 +74,7 @@ pub(crate) struct RpcError {
 pub(crate) enum Line<'l> {
     /// All of it.
     Whole(&'l [u8]),
-    /// One beyond the limit.
+    /// One beyond the limit, or of more values than are read.
     TooLong {
         /// Its length.
         bytes: u64,
@@ -176,6 +175,11 @@ impl Lines {
                 bytes,
                 start: &line,
             });
+        } else if is_crowded(&line) {
+            take(Line::TooLong {
+                bytes: line.len() as u64,
+                start: &line[..RAW_LIMIT],
+            });
         } else if !line.iter().all(u8::is_ascii_whitespace) {
             take(Line::Whole(&line));
         }
@@ -187,6 +191,11 @@ impl Lines {
     }
 }
 
+/// What is told of a frame that was too large to be read.
+pub(crate) fn too_large(bytes: u64) -> String {
+    format!("frame of at least {bytes} bytes (at most {FRAME_LIMIT} are read, and {VALUES} values)")
+}
+
 /// The first bytes of a text, cut at a character.
 pub(crate) fn cut(text: &str, limit: usize) -> String {
     text[..text.floor_char_boundary(limit)].to_owned()
@@ -194,7 +203,7 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
 
 /// Reads JSON. Only a half of a surrogate pair is mended; any other error stands.
 pub(crate) fn json(text: &str) -> Result<Value, serde_json::Error> {
-    if is_crowded(text) {
+    if is_crowded(text.as_bytes()) {
         return Err(serde_json::Error::custom(format!(
             "it holds more than {VALUES} values"
         )));
@@ -206,12 +215,12 @@ pub(crate) fn json(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 /// Whether JSON holds more values than are read. Only a long text can.
-fn is_crowded(text: &str) -> bool {
+pub(crate) fn is_crowded(text: &[u8]) -> bool {
     if text.len() <= 2 * VALUES {
         return false;
     }
     let (mut marks, mut quoted, mut escaped) = (0, false, false);
-    for byte in text.bytes() {
+    for &byte in text {
         match (quoted, byte) {
             (true, _) if escaped => escaped = false,
             (true, b'\\') => escaped = true,
@@ -277,7 +286,7 @@ pub(crate) fn parse(line: &[u8]) -> Frame {
     }
 }
 
-/// What the beginning of a frame tells that was too long to be read.
+/// What the beginning of a frame tells that was too large to be read.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Head {
     /// Its id, if that stands before anything long.
@@ -371,9 +380,9 @@ pub(crate) fn bounded_id(id: &str) -> NativeId {
     if id.len() <= ID {
         return NativeId::from(id);
     }
-    let mut hasher = DefaultHasher::new();
-    hasher.write(id.as_bytes());
-    NativeId(format!("{}…{:016x}", cut(id, ID - 20), hasher.finish()))
+    // It stands in the log, so the hash is one that stays.
+    let hash = BlobHash::of(id.as_bytes()).to_string();
+    NativeId(format!("{}…{hash}", cut(id, ID - "…".len() - hash.len())))
 }
 
 /// A text field, empty if it is missing or no text.
@@ -472,6 +481,16 @@ mod tests {
         ] {
             assert_eq!(method(nothing), None, "{nothing}");
         }
+    }
+
+    #[test]
+    fn a_long_id_is_the_same_in_every_version_and_differs_from_every_other() {
+        let long = |end: &str| bounded_id(&format!("{}{end}", "x".repeat(ID)));
+        assert_ne!(long("a"), long("b"));
+        assert_eq!(long("a").as_str().len(), ID);
+        let hash = BlobHash::of("x".repeat(ID + 1).as_bytes());
+        assert!(long("x").as_str().ends_with(&format!("…{hash}")));
+        assert_eq!(bounded_id("short").as_str(), "short");
     }
 
     #[test]

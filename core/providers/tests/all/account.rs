@@ -2,7 +2,7 @@
 //! fifteen minutes, so the frames are made by codex' own schema (`AccountRateLimitsUpdatedNotification`) and as they were seen.
 
 use pilothouse_domain::{
-    NativeId, ProviderEventKind, provider::AccountLimit, provider_event::Resolution,
+    NativeId, ProviderEventKind, limits, provider::AccountLimit, provider_event::Resolution,
     request::RequestKind,
 };
 use pilothouse_providers::codex::{Call, CallError, Codec, Received};
@@ -181,4 +181,42 @@ fn a_sign_in_without_a_page_is_none_and_one_of_anybody_signs_codex_in() {
         "loginId": null, "success": true, "error": null,
     }});
     assert_eq!(told_of(&mut codec, &key), []);
+}
+
+#[test]
+fn a_sign_in_under_an_id_without_bound_is_none() {
+    let mut codec = Codec::new();
+    let (call, _) = codec.call(Call::LoginStart { thread: "T".into() });
+    let begun = json!({"id": call, "result": {
+        "type": "chatgptDeviceCode", "loginId": "L".repeat(1024 * 1024),
+        "verificationUrl": "https://auth.openai.com/codex/device", "userCode": "ABCD-1234",
+    }});
+    let received = codec.receive(format!("{begun}\n").as_bytes());
+    assert!(
+        matches!(
+            &received[..],
+            [Received::Reply {
+                reply: Err(CallError::Unreadable { .. }),
+                ..
+            }]
+        ),
+        "{received:?}"
+    );
+}
+
+#[test]
+fn a_sign_in_waits_only_where_its_thread_has_room() {
+    let mut codec = Codec::new();
+    for id in 0..limits::OPEN_REQUESTS {
+        let params = json!({"threadId": "T", "turnId": "u", "itemId": "i", "command": "ls"});
+        let asked =
+            json!({"id": id, "method": "item/commandExecution/requestApproval", "params": params});
+        assert_eq!(told_of(&mut codec, &asked).len(), 1);
+    }
+    let (call, _) = codec.call(Call::LoginStart { thread: "T".into() });
+    let begun = json!({"id": call, "result": {
+        "type": "chatgptDeviceCode", "loginId": "L",
+        "verificationUrl": "https://auth.openai.com/codex/device", "userCode": "ABCD-1234",
+    }});
+    assert_eq!(told_of(&mut codec, &begun), []);
 }

@@ -1,6 +1,6 @@
 //! Claude Code.
 
-use crate::{MIB, crowded, fed, hold_to_the_budget, line, lines, long};
+use crate::{HELD_LIMIT, MIB, crowded, fed, hold_to_the_budget, line, lines, long};
 use pilothouse_providers::claude::{Call, Codec, Received};
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -75,6 +75,48 @@ fn subagents_are_remembered_within_the_budget() {
             .into_iter(),
         )
     });
+}
+
+/// Nothing here is over: what waits, what is spoken and what is to be done of subagents that go on, and then their tools.
+#[test]
+fn subagents_that_all_go_on_are_remembered_within_the_budget() {
+    let most = hold_to_the_budget("claude: live subagents", codec, 40 + 256 + 64, |number| {
+        let child = format!("t{}", number.saturating_sub(40) % 256);
+        match number {
+            ..40 => line(&ask(
+                number,
+                "Bash",
+                json!({"command": long(number, 400 * 1024)}),
+            )),
+            40..296 => {
+                let todos: Vec<Value> = (0..512)
+                    .map(|one| json!({"content": long(one, 127)}))
+                    .collect();
+                let listed = uses(Some(&child), "w", "TodoWrite", json!({ "todos": todos }));
+                let did = json!({"type": "user", "parent_tool_use_id": child, "message": {"content": [
+                    {"type": "tool_result", "tool_use_id": "w", "content": "ok"}]}});
+                let stream = |event: Value| json!({"type": "stream_event", "parent_tool_use_id": child, "event": event});
+                let begins =
+                    stream(json!({"type": "message_start", "message": {"id": long(number, 480)}}));
+                let pieces = (0..64).map(|index| {
+                    stream(json!({"type": "content_block_delta", "index": index,
+                    "delta": {"type": "text_delta", "text": "x"}}))
+                });
+                lines(
+                    [subagent(number - 40), listed, did, begins]
+                        .into_iter()
+                        .chain(pieces),
+                )
+            }
+            _ => line(&uses(
+                Some(&child),
+                "x",
+                "Write",
+                json!({"file_path": "/a", "content": long(number, 500 * 1024)}),
+            )),
+        }
+    });
+    assert!(most <= HELD_LIMIT, "{} MiB", most / MIB);
 }
 
 #[test]

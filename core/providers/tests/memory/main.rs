@@ -1,7 +1,10 @@
 //! What a hostile agent can cost in memory, counted by the allocator: after every frame a codec of each family holds no more
 //! than its declared budget (docs/decisions/035), and reading a frame costs no more than is declared for that.
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
-#![expect(clippy::print_stderr, reason = "what was measured is read with --nocapture")]
+#![expect(
+    clippy::print_stderr,
+    reason = "what was measured is read with --nocapture"
+)]
 
 mod acp;
 mod claude;
@@ -70,17 +73,17 @@ macro_rules! fed {
 }
 pub(crate) use fed;
 
-/// Feeds an agent's frames, made one after another, and holds the codec to its budget.
+/// Feeds an agent's frames, made one after another, and holds the codec to its budget. Gives the most that it said it holds.
 fn hold_to_the_budget<C: Fed>(
     what: &str,
     codec: impl FnOnce() -> C,
     frames: usize,
     mut frame: impl FnMut(usize) -> Vec<u8>,
-) {
+) -> usize {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = ALLOCATED.current_usage();
     let mut codec = codec();
-    let (mut most_held, mut most_read, mut fed) = (0, 0, 0);
+    let (mut most_held, mut most_said, mut most_read, mut fed) = (0, 0, 0, 0);
     for number in 0..frames {
         let bytes = frame(number);
         assert!(bytes.len() <= FRAME_LIMIT, "{what}: frame {number} is none");
@@ -109,6 +112,7 @@ fn hold_to_the_budget<C: Fed>(
             peak / MIB
         );
         most_held = most_held.max(held);
+        most_said = most_said.max(codec.held());
         most_read = most_read.max(peak - held.min(peak));
     }
     eprintln!(
@@ -117,6 +121,7 @@ fn hold_to_the_budget<C: Fed>(
         most_held / MIB,
         most_read / MIB
     );
+    most_said
 }
 
 /// A frame as a line.
