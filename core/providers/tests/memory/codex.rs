@@ -169,6 +169,7 @@ fn a_history_is_remembered_within_the_budget() {
                     thread: thread.as_str().into(),
                     limit: 10,
                     cursor: None,
+                    whole: true,
                 },
             );
         }
