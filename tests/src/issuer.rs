@@ -1,4 +1,4 @@
-//! The service at which codex is signed in: tests/support/issuer.mjs.
+//! The service at which codex and opencode are signed in: tests/support/issuer.mjs.
 
 use crate::{model, places, process::Process};
 use std::{path::Path, process::Command};

@@ -164,6 +164,26 @@ impl Setup {
         self.agent("opencode", "opencode", &command, OPENCODE_ENV)
     }
 
+    /// The same opencode, whose model's provider is signed in to at a service of the test, by a `page` alone or by a `code` that
+    /// the page shows (tests/support/opencode-sign-in.mjs); it is not, at first.
+    pub fn opencode_by_account(mut self, by: &str) -> Self {
+        self.by_account = true;
+        let mut out = self.opencode();
+        let plugin = places::support("opencode-sign-in.mjs");
+        let plugin = format!("{{\"plugin\": [\"file://{}\"], ", plugin.display());
+        let env = out.agents.last_mut().map(|agent| &mut agent.env);
+        let env = env.expect("opencode was added");
+        for (_, value) in env.iter_mut() {
+            *value = value.replace(", \"apiKey\": \"sk-local\"", "");
+            if value.starts_with('{') && value.contains("autoupdate") {
+                value.replace_range(..1, &plugin);
+            }
+        }
+        env.push(("SIGN_IN_ISSUER".to_owned(), "{issuer}".to_owned()));
+        env.push(("SIGN_IN_BY".to_owned(), by.to_owned()));
+        out
+    }
+
     /// A recording as an agent: a file of tests/recordings, played without pauses.
     pub fn recording(mut self, name: &str, file: &str) -> Self {
         let file = places::root().join("tests/recordings").join(file);
@@ -217,6 +237,7 @@ impl Setup {
                 "LOCAL_KEY = \"local\", CODEX_APP_SERVER_LOGIN_ISSUER = \"{url}\", HTTPS_PROXY = \"http://127.0.0.1:9\""
             );
             configured = configured.replace("LOCAL_KEY = \"local\"", &env);
+            configured = configured.replace("{issuer}", &url);
         }
         let config = root.join("host.toml");
         fs::write(&config, configured).expect("host.toml");
@@ -341,7 +362,7 @@ pub struct World {
     pub host: Host,
     #[expect(dead_code, reason = "dropped after the host")]
     left: LeftRunning,
-    /// Where codex is signed in, for a world that was set up so.
+    /// Where codex or opencode is signed in, for a world that was set up so.
     pub issuer: Option<Issuer>,
     /// The model behind codex.
     pub model: Model,

@@ -1,5 +1,5 @@
 // The service at which codex is signed in by a code, on 127.0.0.1: what auth.openai.com and the account's own server are to it
-// (docs/agents-probes.md, section 16).
+// (docs/agents-probes.md, section 16). opencode is signed in at the same one by a plugin of ours (opencode-sign-in.mjs).
 //
 //   node issuer.mjs
 //

@@ -183,7 +183,7 @@ impl Lane {
                 "the agent as it runs now can only be signed in on its host",
             );
         };
-        let outcome = match signing_in.begin(native).await {
+        let outcome = match signing_in.begin(native, plan.selection).await {
             Ok(()) => EffectOutcome::Acknowledged,
             Err(error) => not_sent(error),
         };

@@ -314,13 +314,16 @@ pub trait Compacting: Send + Sync {
     fn compact(&self, thread: NativeId) -> BoxFuture<'_, Result<Compaction, SendError>>;
 }
 
-/// Can be signed in from anywhere: by a page and a code, never by secrets that would pass through here.
+/// Can be signed in from anywhere: by a page that is opened in a browser, never by tokens or passwords that would pass through
+/// here.
 pub trait SigningIn: Send + Sync {
     /// Begins to sign the agent in. A request of kind [`RequestKind::Auth`] is opened in that conversation, which is loaded, and
-    /// says what a person does; it can only be given up by an answer. When the agent says that it is done it is closed as
-    /// answered, and [`SignedIn`](pilothouse_domain::ProviderEventKind::SignedIn) follows. One that is open there already stays
+    /// says what a person does; by an answer it can only be given up, unless it asks for the code that the page shows at its
+    /// end. `selection` says whose sign-in is meant, where an agent has models of several. When the agent says that it is
+    /// done it is closed as answered, and [`SignedIn`](pilothouse_domain::ProviderEventKind::SignedIn) follows. One that is open there already stays
     /// the only one.
-    fn begin(&self, thread: NativeId) -> BoxFuture<'_, Result<(), SendError>>;
+    fn begin(&self, thread: NativeId, selection: Selection)
+    -> BoxFuture<'_, Result<(), SendError>>;
 }
 
 /// How an agent shortens its context.

@@ -32,6 +32,7 @@ mod remote;
 mod replayed;
 mod sign_in;
 mod signing_in;
+mod signing_in_opencode;
 mod stops;
 mod stories;
 mod streaming;

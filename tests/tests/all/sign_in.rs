@@ -27,7 +27,7 @@ fn one_refusal_holds_the_other(world: &World, agent: &str) {
         (waits(refused)?.queue.len() == 1 && other.queue.len() == 1).then_some(other.queue_revision)
     });
     // What it has no page and no code for is told so; nothing changes by it.
-    let refusal = device.refused(&device.submit(Some(other), CommandBody::ThreadSignIn));
+    let refusal = device.refused(&device.submit(Some(refused), CommandBody::ThreadSignIn));
     let unsupported = Refusal::Unsupported {
         capability: CapabilityFlag::SignIn,
         fallback: Some(Fallback::OnHost),

@@ -1,5 +1,5 @@
 //! A refused sign-in is finished from any device (docs/decisions/033): real codex, and a service of the test at which it is
-//! signed in by a code.
+//! signed in by a code. opencode: signing_in_opencode.rs.
 
 use crate::stories::says;
 use pilothouse_domain::{
@@ -11,23 +11,28 @@ use pilothouse_engine::{InboxRow, SignedOutRow};
 use pilothouse_tests::{Cli, Device, Issuer, Setup, World, until};
 use serde_json::json;
 
-/// A world in which codex is not signed in, and two of its threads wait for that: one that was refused, one that was not asked.
-struct SignedOut {
-    world: World,
-    device: Device,
-    refused: ThreadId,
-    other: ThreadId,
+/// A world in which an agent is not signed in, and two of its threads wait for that: one that was refused, one that was not asked.
+pub(crate) struct SignedOut {
+    pub(crate) world: World,
+    pub(crate) device: Device,
+    pub(crate) refused: ThreadId,
+    pub(crate) other: ThreadId,
 }
 
 impl SignedOut {
     fn start(setup: Setup) -> Self {
-        let world = setup.by_account().start();
+        Self::of("codex", "demo", setup.by_account().start())
+    }
+
+    /// The other thread works in the workspace that is named.
+    pub(crate) fn of(agent: &str, there: &str, world: World) -> Self {
         let device = world.device("phone");
         world
             .model
             .script("refused", &json!([{"error": {"status": 401}}]));
         world.model.script("back", &says("I am back."));
-        let [refused, other] = [0, 1].map(|_| device.new_thread("codex", Mode::Ask));
+        let [refused, other] =
+            ["demo", there].map(|workspace| device.new_thread_in(workspace, agent, Mode::Ask));
         device.accepted(&device.say(refused, "go [[script:refused]]"));
         assert_eq!(device.ended(refused, 1).status, RunStatus::Failed);
         device.accepted(&device.say(refused, "again [[script:back]] [[id:again]]"));
@@ -44,16 +49,16 @@ impl SignedOut {
         out
     }
 
-    fn issuer(&self) -> &Issuer {
+    pub(crate) fn issuer(&self) -> &Issuer {
         self.world.issuer.as_ref().unwrap()
     }
 
-    fn notice(&self, what: &str, fits: impl Fn(&SignedOutRow) -> bool) -> SignedOutRow {
+    pub(crate) fn notice(&self, what: &str, fits: impl Fn(&SignedOutRow) -> bool) -> SignedOutRow {
         notice(&self.device, what, fits)
     }
 
     /// Begins to sign in, and gives what is asked then.
-    fn begin(&self) -> InboxRow {
+    pub(crate) fn begin(&self) -> InboxRow {
         let thread = self.notice("a thread to try with", |_| true).thread;
         let ticket = self.device.submit(Some(thread), CommandBody::ThreadSignIn);
         self.device.accepted(&ticket);
@@ -66,7 +71,7 @@ impl SignedOut {
     }
 
     /// How a request was closed; nothing waits for a person then.
-    fn closed(&self, asked: &InboxRow) -> RequestStatus {
+    pub(crate) fn closed(&self, asked: &InboxRow) -> RequestStatus {
         self.device.nothing_waits();
         until("the request to be closed", || {
             let page = self.device.request(asked.thread, asked.request);
@@ -80,7 +85,7 @@ impl SignedOut {
     }
 
     /// Both threads wait as they did, and nothing reached the model.
-    fn still_waits(&self) {
+    pub(crate) fn still_waits(&self) {
         for thread in [self.refused, self.other] {
             let header = self.device.timeline(thread).header.unwrap();
             assert_eq!(
@@ -94,8 +99,32 @@ impl SignedOut {
     }
 
     /// The person enters the code, and both threads go on.
-    fn comes_back(&self) {
+    pub(crate) fn comes_back(&self) {
         self.issuer().enter();
+        self.goes_on();
+    }
+
+    /// It talks to its model with what the service gave it, which nobody else has seen.
+    pub(crate) fn keeps_what_was_given(&self) {
+        let key = self.world.model.authorization("back").unwrap();
+        assert!(key.starts_with("Bearer ey"), "{key}");
+        self.stands_nowhere(key.trim_start_matches("Bearer "));
+    }
+
+    /// A secret is in no log of the threads.
+    pub(crate) fn stands_nowhere(&self, secret: &str) {
+        for thread in [self.refused, self.other] {
+            let logged = self
+                .world
+                .host
+                .ledger(|ledger| ledger.entries_after(thread, 0, usize::MAX));
+            let logged = serde_json::to_string(&logged).unwrap();
+            assert!(!logged.contains(secret));
+        }
+    }
+
+    /// Both threads go on.
+    pub(crate) fn goes_on(&self) {
         self.device.completed(self.other, 1);
         self.device.completed(self.refused, 2);
         no_notice(&self.device);
@@ -158,18 +187,7 @@ fn two_devices_begin_one_sign_in_and_all_threads_go_on() {
             ..
         }
     ));
-    // With what the service gave codex, which nobody else has seen.
-    let key = out.world.model.authorization("back").unwrap();
-    assert!(key.starts_with("Bearer ey"), "{key}");
-    let secret = key.trim_start_matches("Bearer ");
-    for thread in [out.refused, out.other] {
-        let logged = out
-            .world
-            .host
-            .ledger(|ledger| ledger.entries_after(thread, 0, usize::MAX));
-        let logged = serde_json::to_string(&logged).unwrap();
-        assert!(!logged.contains(secret));
-    }
+    out.keeps_what_was_given();
 }
 
 #[test]
@@ -211,8 +229,7 @@ fn a_sign_in_is_given_up_from_any_device_and_another_one_can_be_begun() {
     out.comes_back();
 }
 
-fn a_killed_host_loses_it(setup: Setup) {
-    let mut out = SignedOut::start(setup);
+pub(crate) fn a_killed_host_loses_it(mut out: SignedOut) {
     let asked = out.begin();
     out.world.host.kill_9();
     out.world.host.restart();
@@ -230,12 +247,12 @@ fn a_killed_host_loses_it(setup: Setup) {
 
 #[test]
 fn a_sign_in_is_lost_with_the_host_though_codex_outlives_it() {
-    a_killed_host_loses_it(Setup::new());
+    a_killed_host_loses_it(SignedOut::start(Setup::new()));
 }
 
 #[test]
 fn a_sign_in_is_lost_with_a_host_and_its_codex() {
-    a_killed_host_loses_it(Setup::new().bound());
+    a_killed_host_loses_it(SignedOut::start(Setup::new().bound()));
 }
 
 #[test]

@@ -26,6 +26,7 @@ use pilothouse_domain::{
     provider_event::{NativePlace, Resolution},
     request::{OptionEffect, RequestKind, SignInSteps},
     run::{ErrorCode, RunError},
+    thread::Selection,
 };
 use serde_json::Value;
 use std::time::SystemTime;
@@ -172,7 +173,7 @@ impl CodexRuntime {
 }
 
 impl SigningIn for CodexRuntime {
-    fn begin(&self, thread: NativeId) -> BoxFuture<'_, Result<(), SendError>> {
+    fn begin(&self, thread: NativeId, _: Selection) -> BoxFuture<'_, Result<(), SendError>> {
         Box::pin(self.begin_to_sign_in(thread))
     }
 }

@@ -8,6 +8,7 @@ use super::{
     profile,
     rules::{FLOOR, PERMISSION},
     servers::Servers,
+    signing_in::{SignIns, Signer},
 };
 use crate::{
     contract::{AgentRuntime, EventSender, Launch, ProcessSharing, ProviderAdapter, StartError},
@@ -75,9 +76,10 @@ impl Default for Deadlines {
 }
 
 /// The opencode family.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct OpencodeAdapter {
     deadlines: Deadlines,
+    sign_ins: Arc<SignIns>,
 }
 
 impl OpencodeAdapter {
@@ -88,7 +90,10 @@ impl OpencodeAdapter {
 
     /// With other deadlines.
     pub fn with_deadlines(deadlines: Deadlines) -> Self {
-        Self { deadlines }
+        Self {
+            deadlines,
+            ..Self::default()
+        }
     }
 
     async fn start_process(
@@ -215,8 +220,15 @@ impl OpencodeAdapter {
         );
         let choice = Choice::new(launch.modes.clone());
         let servers = Servers::new(launch.mcp.clone(), goes_on);
-        let mut runtime =
-            OpencodeRuntime::new(Arc::clone(&link), process, deadlines, choice, servers);
+        let signer = Signer::new(Arc::clone(&self.sign_ins));
+        let mut runtime = OpencodeRuntime::new(
+            Arc::clone(&link),
+            process,
+            deadlines,
+            choice,
+            servers,
+            signer,
+        );
         match runtime.handshake().await {
             Ok((first, stream)) => {
                 link.run(first, stream).await;

@@ -9,6 +9,7 @@ use crate::rpc::{asked::request_id, frames::list};
 use pilothouse_domain::{
     NativeId, ProviderEventKind,
     provider_event::Resolution,
+    request::RequestKind,
     run::{ErrorCode, RunError},
 };
 use serde_json::Value;
@@ -44,6 +45,8 @@ impl Codec {
             .filter(|(id, pending)| {
                 before.contains(id)
                     && !there.contains(id)
+                    // A sign-in stands in none of its lists.
+                    && pending.opened.kind != RequestKind::Auth
                     && self
                         .conversation(&pending.opened.thread)
                         .is_some_and(|known| known.directory == directory)

@@ -70,6 +70,8 @@ pub struct Codec {
     /// Sizes of models' contexts, by provider and model.
     pub(super) contexts: BTreeMap<(String, String), u64>,
     pub(super) budget: Budget,
+    /// A turn ended for want of a sign-in, and opencode was not told since to read its own anew.
+    pub(super) refused: bool,
     unreadable_in_a_row: u32,
     /// The stream has told of something else than itself.
     telling: bool,
@@ -94,6 +96,7 @@ impl Codec {
             settling: Bounded::new(OVER),
             contexts: BTreeMap::new(),
             budget: Budget::default(),
+            refused: false,
             unreadable_in_a_row: 0,
             telling: false,
         }

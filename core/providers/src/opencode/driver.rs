@@ -12,20 +12,22 @@ use super::{
     replies::{CallError, Reply, Session},
     rules::{self, Rule},
     servers::Servers,
+    signing_in::Signer,
 };
 use crate::{
     contract::{
         AgentRuntime, Compacting, Conversations, Escalation, Forking, History, InterruptError,
         Interrupting, OpenError, OpenThread, RespondError, Response, Reverting, SendError,
-        SendTurn, Steering, TurnAccepted,
+        SendTurn, SigningIn, Steering, TurnAccepted,
     },
     naming::FindFiles,
     process::agent::AgentProcess,
-    rpc::{CallFailure as _, asked::AnswerProblem, greeting, session::lock},
+    rpc::{CallFailure as _, greeting, session::lock},
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
-    Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    Capabilities, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
+    ProviderEventKind,
     provider::OfferedModel,
     provider_event::NativePlace,
     request::AnswerDelivery,
@@ -44,6 +46,8 @@ pub(super) struct OpencodeRuntime {
     pub(super) link: Arc<Link>,
     process: Arc<AgentProcess>,
     pub(super) servers: Servers,
+    pub(super) signer: Signer,
+    pub(super) capabilities: Capabilities,
     deadlines: Deadlines,
     pub(super) choice: Choice,
     /// The rules that each conversation has of ours.
@@ -76,10 +80,13 @@ impl OpencodeRuntime {
         deadlines: Deadlines,
         choice: Choice,
         servers: Servers,
+        signer: Signer,
     ) -> Self {
         Self {
             link,
             servers,
+            signer,
+            capabilities: profile::capabilities(),
             process,
             deadlines,
             choice,
@@ -134,11 +141,12 @@ impl OpencodeRuntime {
             Ok(_) => {}
             Err(error) => diagnostics.push(error.to_string()),
         }
+        self.learn_sign_in(&version).await;
         let stream = self.link.listen().await?;
         let first = greeting(
             self.link.incarnation(),
             version,
-            profile::capabilities(),
+            self.capabilities.clone(),
             diagnostics,
         );
         Ok((first, stream))
@@ -335,6 +343,7 @@ impl OpencodeRuntime {
         {
             return Err(SendError::Busy);
         }
+        self.read_sign_ins_anew(&send.thread).await;
         self.permit(&send.thread, mode)
             .await
             .map_err(|error| match error {
@@ -421,7 +430,7 @@ impl OpencodeRuntime {
     }
 
     /// Provider and model that a conversation takes if none is chosen, as far as known.
-    async fn model_of(&self, session: &NativeId) -> Option<(String, String)> {
+    pub(super) async fn model_of(&self, session: &NativeId) -> Option<(String, String)> {
         let get = Call::Get {
             session: session.clone(),
         };
@@ -430,50 +439,6 @@ impl OpencodeRuntime {
             _ => None,
         };
         of_conversation.or_else(|| self.choice.configured.clone())
-    }
-
-    async fn give(&self, response: Response) -> Result<AnswerDelivery, RespondError> {
-        let request = &response.request;
-        let lost = || match self.process.has_exited() {
-            true => RespondError::Lost,
-            false => RespondError::NotPending,
-        };
-        let call = self.link.with_codec(|codec| {
-            let same =
-                codec.is_same_request(request, &response.thread, response.kind, &response.subject);
-            match same {
-                true => codec.answer(request, &response.answer).map(Some),
-                false => Ok(None),
-            }
-        });
-        let call = match call {
-            Ok(Some(call)) => call,
-            Ok(None) | Err(AnswerProblem::NotPending { .. }) => return Err(lost()),
-            Err(AnswerProblem::Unfit { problem }) => return Err(RespondError::Unfit { problem }),
-        };
-        match self.link.call(call).await {
-            Ok(_) => Ok(AnswerDelivery::Confirmed),
-            Err(CallError::NotFound { .. }) => {
-                self.link.tell(|codec| codec.not_pending(request)).await;
-                Err(RespondError::NotPending)
-            }
-            // Whichever is seen first, the refused connection or the end: who asked is gone.
-            Err(CallError::Lost | CallError::Unreachable { .. }) if self.process.has_exited() => {
-                Err(RespondError::Lost)
-            }
-            Err(error) => {
-                self.link.with_codec(|codec| codec.not_taken(request));
-                match error {
-                    CallError::Lost | CallError::Timeout { .. } => {
-                        self.link.unsure();
-                        Err(RespondError::Lost)
-                    }
-                    error => Err(RespondError::NotTaken {
-                        problem: error.to_string(),
-                    }),
-                }
-            }
-        }
     }
 
     pub(super) async fn stop_turn(
@@ -522,7 +487,7 @@ fn same_place(a: &Path, b: &Path) -> bool {
 
 impl AgentRuntime for OpencodeRuntime {
     fn capabilities(&self) -> Capabilities {
-        profile::capabilities()
+        self.capabilities.clone()
     }
 
     fn process_id(&self) -> Option<u32> {
@@ -593,5 +558,10 @@ impl AgentRuntime for OpencodeRuntime {
 
     fn compacting(&self) -> Option<&dyn Compacting> {
         Some(self)
+    }
+
+    fn signing_in(&self) -> Option<&dyn SigningIn> {
+        let able = self.capabilities.value(CapabilityFlag::SignIn) == CapabilityValue::Yes;
+        able.then_some(self as &dyn SigningIn)
     }
 }

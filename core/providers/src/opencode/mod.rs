@@ -11,6 +11,7 @@
 //! - A stopped conversation leaves its requests in opencode's lists, and they can still be answered there: they are over here.
 
 mod adapter;
+mod answering;
 mod attaching;
 mod catching_up;
 mod choice;
@@ -32,6 +33,7 @@ mod replies;
 mod requests;
 mod rules;
 mod servers;
+mod signing_in;
 mod sse;
 mod tools;
 mod turns;
@@ -45,7 +47,7 @@ pub use adapter::{Deadlines, OpencodeAdapter};
 pub use codec::{Codec, Told};
 pub use far::FarOpencodeAdapter;
 pub use http::{Connector, Io, Plain};
-pub use outgoing::{Call, File, Prompt, Request};
+pub use outgoing::{Call, Code, File, Prompt, Request};
 pub use passed_over::{PASSED_OVER, Passed};
-pub use replies::{Agent, CallError, Entries, Model, Reply, Session, Working};
+pub use replies::{Agent, CallError, Entries, Model, Reply, Session, SignInPage, Working};
 pub use rules::{Action, Rule};

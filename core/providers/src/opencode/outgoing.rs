@@ -127,6 +127,29 @@ pub enum Call {
         /// The message.
         message: NativeId,
     },
+    /// How each provider can be signed in to.
+    SignInMethods,
+    /// Begins to sign in to a provider.
+    BeginSignIn {
+        /// Which.
+        provider: String,
+        /// The place of the method in its list.
+        method: usize,
+    },
+    /// Waits until the sign-in that was begun last to a provider is over, or ends it with a code.
+    EndSignIn {
+        /// Which.
+        provider: String,
+        /// The place of the method in its list.
+        method: usize,
+        /// What the page shows at its end, where the method wants it.
+        code: Option<Code>,
+    },
+    /// Has what was read of a directory's configuration and sign-ins forgotten; what goes on there is stopped.
+    Forget {
+        /// Which directory.
+        directory: String,
+    },
     /// Shortens a conversation's context.
     Summarize {
         /// Which.
@@ -136,6 +159,16 @@ pub enum Call {
         /// See `provider`.
         model: String,
     },
+}
+
+/// A code that signs somebody in: nothing shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Code(pub String);
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Code")
+    }
 }
 
 /// A message that starts a turn.
@@ -206,6 +239,10 @@ impl Call {
             Self::Reply { .. } => "an answer",
             Self::Fork { .. } => "a fork",
             Self::Delete { .. } => "the deletion of a message",
+            Self::SignInMethods => "its ways to sign in",
+            Self::BeginSignIn { .. } => "a sign-in",
+            Self::EndSignIn { .. } => "the end of a sign-in",
+            Self::Forget { .. } => "a new beginning",
             Self::Summarize { .. } => "a compaction",
         }
     }
@@ -300,6 +337,26 @@ impl Call {
                 path: of(session, &format!("/message/{}", encoded(&message.0))),
                 body: None,
             },
+            Self::SignInMethods => get("/provider/auth".to_owned()),
+            Self::BeginSignIn { provider, method } => post(
+                format!("/provider/{}/oauth/authorize", encoded(provider)),
+                json!({ "method": method }),
+            ),
+            Self::EndSignIn {
+                provider,
+                method,
+                code,
+            } => {
+                let body = match code {
+                    Some(Code(code)) => json!({ "method": method, "code": code }),
+                    None => json!({ "method": method }),
+                };
+                post(
+                    format!("/provider/{}/oauth/callback", encoded(provider)),
+                    body,
+                )
+            }
+            Self::Forget { directory } => post(at("/instance/dispose", directory), json!({})),
             Self::Summarize {
                 session,
                 provider,

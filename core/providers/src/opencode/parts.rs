@@ -481,7 +481,7 @@ impl Codec {
         self.open_request(id, place, opened, out);
     }
 
-    fn open_request(
+    pub(super) fn open_request(
         &mut self,
         id: String,
         place: NativePlace,

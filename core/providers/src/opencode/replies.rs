@@ -18,6 +18,12 @@ use std::collections::BTreeMap;
 
 /// Bytes of opencode's words in an error.
 const WORDS: usize = 1024;
+/// Providers whose ways to sign in are looked at, and those of one.
+const PROVIDERS: usize = 512;
+/// See [`PROVIDERS`].
+const METHODS: usize = 32;
+/// Bytes of a page's address.
+const URL: usize = 4096;
 /// Servers of tools that are looked at.
 const SERVERS: usize = 256;
 /// Models that are remembered.
@@ -63,8 +69,25 @@ pub enum Reply {
     Messages(Entries),
     /// Conversations that work for another, for [`super::Codec::adopt_children`].
     Children(Entries),
+    /// By provider, the places of those of its methods by which a person signs in at a page, in opencode's order.
+    SignInMethods(BTreeMap<String, Vec<usize>>),
+    /// What a person does to sign in.
+    SignInBegun(SignInPage),
+    /// Whether a sign-in came to its end.
+    SignInEnded(bool),
     /// Taken.
     Done,
+}
+
+/// What a person does to sign in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignInPage {
+    /// The page to open.
+    pub url: String,
+    /// What opencode says with it; may be empty.
+    pub instructions: String,
+    /// Whether the page shows a code at its end that is to be given back.
+    pub by_code: bool,
 }
 
 /// Entries of a list as opencode writes them: only the codec looks into them.
@@ -283,6 +306,7 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
             | Call::Reply { .. }
             | Call::Delete { .. }
             | Call::Summarize { .. }
+            | Call::Forget { .. }
     ) {
         return Ok(Reply::Done);
     }
@@ -301,6 +325,13 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
         Call::Servers { .. } | Call::AddServer { .. } => servers(&value)
             .map(Reply::Servers)
             .ok_or_else(|| shape("object")),
+        Call::SignInMethods => sign_in_methods(&value)
+            .map(Reply::SignInMethods)
+            .ok_or_else(|| shape("object")),
+        Call::BeginSignIn { .. } => sign_in_page(&value)
+            .map(Reply::SignInBegun)
+            .ok_or_else(|| shape("page to sign in at")),
+        Call::EndSignIn { .. } => Ok(Reply::SignInEnded(value == Value::Bool(true))),
         Call::Place => text_of(&value, "directory")
             .map(Reply::Place)
             .ok_or_else(|| shape("directory")),
@@ -335,12 +366,43 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
     }
 }
 
-/// An error's words: opencode writes them in two shapes.
+/// An error's words: opencode writes them in two shapes, and of some errors only the name.
 fn words(text: &str) -> String {
     let told = frames::json(text).ok().and_then(|value| {
-        text_of(&value, "message").or_else(|| text_of(value.get("data")?, "message"))
+        text_of(&value, "message")
+            .or_else(|| text_of(value.get("data")?, "message"))
+            .or_else(|| text_of(&value, "name"))
     });
     cut(&told.unwrap_or_else(|| text.to_owned()), WORDS)
+}
+
+/// The ways to sign in at a page of the first providers.
+fn sign_in_methods(value: &Value) -> Option<BTreeMap<String, Vec<usize>>> {
+    let each = value.as_object()?.iter().take(PROVIDERS);
+    let at_a_page = |methods: &Value| {
+        let methods = methods.as_array().into_iter().flatten().take(METHODS);
+        let methods = methods.enumerate();
+        methods
+            .filter(|(_, method)| text_or_empty(method, "type") == "oauth")
+            .map(|(place, _)| place)
+            .collect()
+    };
+    Some(
+        each.map(|(name, methods)| (name.clone(), at_a_page(methods)))
+            .collect(),
+    )
+}
+
+fn sign_in_page(value: &Value) -> Option<SignInPage> {
+    Some(SignInPage {
+        url: text_of(value, "url").filter(|url| (1..=URL).contains(&url.len()))?,
+        instructions: cut(&text_or_empty(value, "instructions"), WORDS),
+        by_code: match text_or_empty(value, "method").as_str() {
+            "auto" => false,
+            "code" => true,
+            _ => return None,
+        },
+    })
 }
 
 /// The first servers, by their names.

@@ -239,6 +239,7 @@ impl Codec {
         known.rejecting = false;
         let was_announced = std::mem::replace(&mut known.announced, false);
         let (status, error) = ending(turn);
+        self.refused |= matches!(&error, Some(error) if error.code == ErrorCode::SignIn);
         for (request, pending) in self.requests.take_in(session) {
             self.over.insert(request.clone(), ());
             let kind = ProviderEventKind::RequestClosed {

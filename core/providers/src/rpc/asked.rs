@@ -328,9 +328,13 @@ impl Requests {
             .collect()
     }
 
-    /// Takes out what is asked in a conversation itself, whatever its turn; not in those that work for it.
+    /// Takes out what is asked in a conversation itself, whatever its turn; not in those that work for it, and no sign-in, which is
+    /// no turn's.
     pub(crate) fn take_in(&mut self, thread: &NativeId) -> Vec<(NativeId, Pending)> {
-        self.take_where(|pending| pending.place.thread.as_ref() == Some(thread))
+        self.take_where(|pending| {
+            pending.place.thread.as_ref() == Some(thread)
+                && pending.opened.kind != RequestKind::Auth
+        })
     }
 
     /// Takes out what is asked in a turn of a conversation.

@@ -316,6 +316,11 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         "two_devices_begin_one_sign_in_and_all_threads_go_on",
     ),
     (
+        SignIn,
+        "opencode",
+        "opencode_is_signed_in_from_a_device_and_its_threads_of_all_workspaces_go_on",
+    ),
+    (
         CompactOnRequest,
         "codex",
         "a_context_is_shortened_as_a_turn_with_an_item_of_its_own",
