@@ -34,6 +34,8 @@ mod crowded;
 mod damaged;
 mod descendants;
 mod every;
+mod exits;
+mod exits_scripts;
 mod fuzz;
 mod heard;
 mod hostile;

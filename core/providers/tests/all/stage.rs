@@ -2,8 +2,8 @@
 
 use pilothouse_domain::{
     Answer, Capabilities, Command, CommandBody, CommandId, DeviceId, DispatchMode, Effect,
-    EffectKind, EffectOutcome, Incarnation, Mode, NativeId, Policy, ProviderEvent,
-    ProviderEventKind, RequestId, Row, SessionId, Subject, ThreadId,
+    EffectKind, EffectOutcome, Incarnation, ItemStatus, Mode, NativeId, Policy, ProviderEvent,
+    ProviderEventKind, RequestId, RequestStatus, Row, SessionId, Subject, ThreadId,
     binding::{BindingKey, BindingTarget},
     policy::AgentPolicy,
     provider_event::NativePlace,
@@ -274,6 +274,12 @@ impl Stage {
                     state.active, state.requests, state.items, state.nodes
                 ));
             }
+            let rows = memory.rows.0.values().filter(|row| match row {
+                Row::Item(item) => item.status == ItemStatus::Open,
+                Row::Request(request) => request.status == RequestStatus::Pending,
+                _ => false,
+            });
+            left.extend(rows.map(|row| format!("{native}: {row:?}")));
         }
         left
     }
