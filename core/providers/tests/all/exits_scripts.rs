@@ -161,6 +161,10 @@ pub(crate) const CLAUDE: &[Step] = &[
         r#"{"type":"control_request","request_id":"k","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"make"},"tool_use_id":"t"}}"#,
     ),
     Hears(r#""behavior":"allow""#),
+    // It sends back what it takes.
+    Says(
+        r#"{"type":"control_response","response":{"subtype":"success","request_id":"k","response":{"behavior":"allow","updatedInput":{"command":"make"}}}}"#,
+    ),
     Says(r#"{"type":"system","subtype":"status","status":"requesting","session_id":"@session@"}"#),
     Hears("interrupt"),
     Says(
