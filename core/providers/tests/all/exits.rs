@@ -1,5 +1,9 @@
 //! Agents whose process ends at every point of what they say: of the handshake, the opening, a turn, a request, an answer, a
 //! stop. Every call tells so in time, the session ends once and last, nothing stays open, and a later start works.
+#![expect(
+    clippy::print_stderr,
+    reason = "the point at which an agent hangs is read from the output"
+)]
 
 use crate::{
     exits_scripts::{self, Step, command, points},
