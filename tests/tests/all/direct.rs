@@ -3,7 +3,9 @@
 use crate::stories::{conversation, runs, says};
 use pilothouse_domain::{Mode, RequestStatus, request::AnswerDelivery};
 use pilothouse_engine::{DirectAgent, DirectError, DirectFamily, EndpointRefusal};
-use pilothouse_tests::{Cli, CodexElsewhere, Device, Proxy, World, device::ids, proxy::Way, until};
+use pilothouse_tests::{
+    Cli, CodexElsewhere, Device, Elsewhere, Proxy, World, device::ids, proxy::Way, until,
+};
 use std::{
     net::TcpListener,
     path::Path,
@@ -256,17 +258,23 @@ fn a_codex_that_moved_is_reached_again_once_its_token_and_its_address_are_said_a
     watch.kill_9();
 }
 
-#[test]
-fn words_given_while_a_codex_is_connected_with_again_reach_it_when_it_is() {
-    let mut world = World::start();
+/// A phone that drives a codex through a network of ours; the codex and the network end with what is given back.
+fn behind_a_network(world: &mut World) -> (Elsewhere, Proxy, Device) {
     world.host.kill_9();
-    let server = CodexElsewhere::start(&world, &[]);
+    let server = CodexElsewhere::start(world, &[]);
     let network = Proxy::start(([127, 0, 0, 1], server.port()).into());
     let agent = DirectAgent {
         url: format!("ws://{}", network.address()),
         ..server.agent().clone()
     };
     let phone = Device::direct(&world.dir().join("phone"), "phone", &agent, TOKEN);
+    (server, network, phone)
+}
+
+#[test]
+fn words_given_while_a_codex_is_connected_with_again_reach_it_when_it_is() {
+    let mut world = World::start();
+    let (_server, network, phone) = behind_a_network(&mut world);
     world.model.script("first", &says("Hello."));
     let thread = phone.new_thread_in("workspace", "codex", Mode::Ask);
     phone.accepted(&phone.say(thread, "first [[script:first]] [[id:first]]"));
@@ -300,14 +308,7 @@ fn words_given_while_a_codex_is_connected_with_again_reach_it_when_it_is() {
 fn an_answer_that_never_left_the_phone_is_not_shown_as_given_and_is_given_over_the_next_connection()
 {
     let mut world = World::start();
-    world.host.kill_9();
-    let server = CodexElsewhere::start(&world, &[]);
-    let network = Proxy::start(([127, 0, 0, 1], server.port()).into());
-    let agent = DirectAgent {
-        url: format!("ws://{}", network.address()),
-        ..server.agent().clone()
-    };
-    let phone = Device::direct(&world.dir().join("phone"), "phone", &agent, TOKEN);
+    let (_server, network, phone) = behind_a_network(&mut world);
     world.model.script("dead", &runs("echo dead >> dead.txt"));
     let thread = phone.new_thread_in("workspace", "codex", Mode::Ask);
     phone.accepted(&phone.say(thread, "go [[script:dead]] [[id:dead]]"));
