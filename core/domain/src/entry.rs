@@ -8,7 +8,7 @@ use crate::{CommandId, DeviceId, EffectId, Epoch, Event, SessionId, ThreadId, ha
 use pilothouse_json::Tagged;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// Version of the log's format. `draft` until the first tagged version.
+/// Version of the log's format: frozen since version 0.1.0 (docs/compatibility.md).
 pub const LOG_FORMAT: u16 = 1;
 
 /// Rolling hash of a log up to an entry.

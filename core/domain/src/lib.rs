@@ -10,7 +10,7 @@
 //! - ids of what a command makes derive from the command's id, ids of what an agent makes from its place in the log;
 //! - native ids of agents occur only in [`provider_event`] and in the ledger's identity bindings, never in events;
 //! - shapes are additive: a field may be added with a default, never renamed. Golden files in `golden/` hold them.
-//!   `log_format` 1 is `draft` until the first tagged version.
+//!   `log_format` 1 is frozen since version 0.1.0; shapes that no version writes yet are called `draft`.
 #![forbid(unsafe_code)]
 
 pub mod binding;

@@ -56,7 +56,7 @@ pub struct ThreadState {
     pub plan: Option<PlanId>,
     /// The last run that ended.
     pub last_run: Option<EndedRun>,
-    /// The last checkpoints (`draft`).
+    /// The last checkpoints (`draft`: none is made yet).
     pub checkpoints: Vec<CheckpointSlot>,
     /// Transfers to be resolved by the next run.
     pub transfers: Vec<TransferSlot>,
@@ -421,7 +421,7 @@ impl From<TransferSlotTuple> for TransferSlot {
     }
 }
 
-/// A checkpoint (`draft`).
+/// A checkpoint (`draft`: none is made yet).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointSlot {
     /// The checkpoint.

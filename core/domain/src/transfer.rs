@@ -1,5 +1,5 @@
-//! Plans, checkpoints, context transfers and handoffs. Held by state and rows from the start; the commands that make
-//! most of them come later (`draft`).
+//! Plans, checkpoints, context transfers and handoffs. Held by state and rows from the start; checkpoints, handoffs and
+//! transfers other than forks are made by no version yet (`draft`).
 
 use crate::{
     CheckpointId, Cursor, NodeId, PlanId, ProviderThreadId, RequestId, RunId, ThreadId, TransferId,
@@ -42,7 +42,7 @@ pub enum PlanKind {
     },
 }
 
-/// A workspace checkpoint (`draft`).
+/// A workspace checkpoint (`draft`: none is made yet).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Its id.
@@ -77,7 +77,7 @@ pub enum CheckpointStatus {
     },
 }
 
-/// Context that is to pass from one place to another; recorded cheaply, resolved when the target run starts (`draft`).
+/// Context that is to pass from one place to another; recorded cheaply, resolved when the target run starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextTransfer {
     /// Its id.

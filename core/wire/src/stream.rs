@@ -28,7 +28,7 @@ const LEVEL: u32 = 6;
 /// What is reserved at first for an inflated message.
 const FIRST_GUESS: usize = 4 * 1024;
 
-/// How messages are written after `welcome`. `draft`.
+/// How messages are written after `welcome`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What this build speaks. Within a version the protocol only grows; `draft` until the first tagged version.
+/// What this build speaks. Within a version the protocol only grows, since version 0.1.0.
 pub const PROTOCOL: ProtocolRange = ProtocolRange { min: 1, max: 1 };
 
 /// Protocol versions that a side speaks, both ends included.

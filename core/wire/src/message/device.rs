@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// A subscription's number, chosen by the device, unique on its connection.
 pub type SubId = u32;
 
-/// What a device says to a host. `draft`.
+/// What a device says to a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum DeviceMessage {

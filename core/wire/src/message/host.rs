@@ -12,7 +12,7 @@ use pilothouse_domain::{
 use pilothouse_json::Tagged;
 use serde::{Deserialize, Serialize};
 
-/// What a host says to a device. `draft`.
+/// What a host says to a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Tagged)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HostMessage {

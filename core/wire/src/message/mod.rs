@@ -1,4 +1,4 @@
-//! Messages: JSON objects with a `type`, one per text frame. `draft` until the first tagged version. How a text frame
+//! Messages: JSON objects with a `type`, one per text frame, frozen since version 0.1.0. How a text frame
 //! travels is the connection's [`crate::stream`].
 //!
 //! Within a protocol version messages only grow: unknown fields are ignored, an unknown type is

@@ -1,4 +1,4 @@
-//! What is asked once and answered once. `draft`.
+//! What is asked once and answered once.
 
 use super::WireError;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
