@@ -1,11 +1,18 @@
 //! What a ledger tells those who follow it: the summary feed over all threads, and one thread's log.
 
 use crate::{
-    Cursor, Entry, Epoch, ThreadId,
+    AgentName, Cursor, Entry, Epoch, Mode, ThreadId, WorkspaceId,
+    event::HoldReason,
+    policy::Sandbox,
     request::RuntimeRequest,
-    row::{LiveText, OpenItem, Row, Snapshot, ThreadSummary, WaitingCounts},
+    row::{ActiveSummary, LiveText, OpenItem, Row, Snapshot, ThreadSummary, WaitingCounts},
+    state::EndedRun,
+    thread::Lineage,
 };
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, DeserializeOwned},
+};
 
 /// A place in the summary feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -18,12 +25,119 @@ pub struct FeedCursor {
 
 /// One thread in the feed: its line, and all that waits in it. Replaces what was known of the thread, so a card can
 /// neither be missed nor stay behind (CASES 20, 23).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// A newer host may say of a thread what this version does not know. Then only this thread is less than it is: its requests
+/// that read are kept, its line is without what does not read and says so ([`NEWER`]), and every other thread is as ever
+/// (docs/decisions/040).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FeedThread {
     /// Its line.
     pub summary: ThreadSummary,
     /// All its open requests.
     pub requests: Vec<RuntimeRequest>,
+}
+
+/// What stands as the last line of a thread of which a newer host said something that does not read.
+pub const NEWER: &str = "a newer version says more of this thread: update this program";
+
+impl<'de> Deserialize<'de> for FeedThread {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = pilothouse_json::raw(from)?;
+        if let Ok(Whole { summary, requests }) = pilothouse_json::from_str(&text) {
+            return Ok(Self { summary, requests });
+        }
+        pilothouse_json::from_str(&text)
+            .map(|Parts { summary, requests }| Self {
+                summary: summary.into(),
+                requests: requests
+                    .into_iter()
+                    .filter_map(|request| request.0)
+                    .collect(),
+            })
+            .map_err(|error| de::Error::custom(format_args!("{error} of the thread")))
+    }
+}
+
+/// A [`FeedThread`] of which everything reads.
+#[derive(Deserialize)]
+struct Whole {
+    summary: ThreadSummary,
+    requests: Vec<RuntimeRequest>,
+}
+
+/// A [`FeedThread`] with what does not read left out.
+#[derive(Deserialize)]
+struct Parts {
+    summary: Line,
+    requests: Vec<Readable<RuntimeRequest>>,
+}
+
+/// What every version says of a thread, and of the rest what reads.
+#[derive(Deserialize)]
+struct Line {
+    thread: ThreadId,
+    title: String,
+    workspace: WorkspaceId,
+    agent: AgentName,
+    mode: Readable<Mode>,
+    #[serde(default)]
+    sandbox: Readable<Sandbox>,
+    #[serde(default)]
+    lineage: Readable<Lineage>,
+    #[serde(default)]
+    active: Readable<ActiveSummary>,
+    #[serde(default)]
+    last_run: Readable<EndedRun>,
+    waiting: WaitingCounts,
+    queued: u32,
+    #[serde(default)]
+    held: Readable<HoldReason>,
+    archived: bool,
+    created_at_ms: u64,
+    updated_at_ms: u64,
+    seq: u64,
+}
+
+impl From<Line> for ThreadSummary {
+    fn from(line: Line) -> Self {
+        Self {
+            thread: line.thread,
+            title: line.title,
+            workspace: line.workspace,
+            agent: line.agent,
+            // Nothing is promised of a mode that is not known.
+            mode: line.mode.0.unwrap_or(Mode::FullAccess),
+            sandbox: line.sandbox.0,
+            lineage: line.lineage.0,
+            active: line.active.0,
+            last_run: line.last_run.0,
+            waiting: line.waiting,
+            queued: line.queued,
+            held: line.held.0,
+            sign_in_problem: None,
+            last_line: NEWER.to_owned(),
+            archived: line.archived,
+            created_at_ms: line.created_at_ms,
+            updated_at_ms: line.updated_at_ms,
+            seq: line.seq,
+        }
+    }
+}
+
+/// A value, if this version reads it.
+struct Readable<T>(Option<T>);
+
+impl<T> Default for Readable<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = pilothouse_json::raw(from)?;
+        Ok(Self(pilothouse_json::from_str(&text).ok()))
+    }
 }
 
 /// A step of the summary feed.

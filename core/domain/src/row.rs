@@ -140,7 +140,8 @@ pub struct ThreadSummary {
     /// Why the last sign-in that was begun in it came to nothing: the agent's words or ours, at most 500 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sign_in_problem: Option<String>,
-    /// Last line of the agent's last words, at most 120 characters.
+    /// Last line of the agent's last words, at most 120 characters; [`NEWER`](crate::feed::NEWER) where a device could not read
+    /// all that its host says.
     pub last_line: String,
     /// Whether it is put away.
     pub archived: bool,

@@ -200,6 +200,11 @@ impl Actor {
     /// This process holds the links now.
     fn own(&mut self) {
         lock(&self.shared.live).owner = true;
+        let anew = self.store.transaction(
+            |tx| tx.lists_are_read_by(env!("CARGO_PKG_VERSION")),
+            Durability::Lazy,
+        );
+        self.note("having the lists told anew", anew);
         self.expire();
         self.start_links();
         self.serve_others();

@@ -206,6 +206,10 @@ impl Actor {
                 if self.is_feed(host, sub) {
                     self.feed_later(host);
                 } else if let Some(thread) = self.thread_of(host, sub) {
+                    if error.code == ErrorCode::Unsupported {
+                        lock(&self.shared.live).thread(host, thread).newer = true;
+                        self.show_timeline(host, thread, true);
+                    }
                     // A thread that the host does not have yet is followed as soon as its line comes.
                     let again = (error.code != ErrorCode::NotFound).then_some(Again::FromStored);
                     self.not_followed(host, thread, again);
@@ -289,6 +293,7 @@ impl Actor {
         if reset && (known || answer.gap != Some(GapReason::Fresh)) {
             lock(&self.shared.live).thread(host, thread).generation += 1;
         }
+        lock(&self.shared.live).thread(host, thread).newer = false;
         self.open_items(host, thread, &answer.open_items, true);
         self.caught_up(host, thread);
         self.show_timeline(host, thread, true);

@@ -93,6 +93,8 @@ pub(crate) struct ThreadLive {
     pub(crate) texts: BTreeMap<ItemId, LiveBuffer>,
     /// Whether what is stored is what the host has now.
     pub(crate) synchronised: bool,
+    /// Whether its host last said something of it that this version does not read.
+    pub(crate) newer: bool,
 }
 
 impl ThreadLive {

@@ -14,6 +14,7 @@ use crate::{
 use pilothouse_domain::{
     Command, CommandBody, Event, HostId, ItemContent, ItemId, MessageId, Policy, Position, Row,
     RowKey, RuntimeRequest, ThreadId, ThreadState,
+    feed::NEWER,
     item::Body,
     provider::AccountLimit,
     row::{RowKind, WaitingCounts},
@@ -64,6 +65,7 @@ impl TimelineView {
         &mut self,
         reads: &Reading<'_>,
         synchronised: bool,
+        newer: bool,
     ) -> Result<(Vec<TimelineRow>, ThreadHeader), StoreError> {
         let stored = StoredThread::load(reads, self.host, self.thread, self.tail * 2)?;
         let outstanding = reads.outstanding(Some((self.host, self.thread)))?;
@@ -102,6 +104,9 @@ impl TimelineView {
         let mut header = self.header_of(&stored, &outstanding, &overlay, policy.as_ref());
         header.older = older;
         header.synchronised = synchronised;
+        if newer && header.read_only.is_none() {
+            header.read_only = Some(NEWER.to_owned());
+        }
         Ok((rows, header))
     }
 
@@ -152,12 +157,17 @@ impl TimelineView {
 
 impl Renderer for TimelineView {
     fn render(&mut self) -> Result<Option<Batch>, String> {
-        let (generation, version, synchronised) = {
+        let (generation, version, synchronised, newer) = {
             let live = lock(&self.shared.live);
             live.threads
                 .get(&(self.host, self.thread))
-                .map_or((0, 0, false), |thread| {
-                    (thread.generation, thread.version, thread.synchronised)
+                .map_or((0, 0, false, false), |thread| {
+                    (
+                        thread.generation,
+                        thread.version,
+                        thread.synchronised,
+                        thread.newer,
+                    )
                 })
         };
         let first = self.version.is_none();
@@ -168,7 +178,7 @@ impl Renderer for TimelineView {
         let fresh = if reset || self.version != Some(version) {
             let shared = self.shared.clone();
             let loaded = shared
-                .view(|reads| self.load(reads, synchronised))
+                .view(|reads| self.load(reads, synchronised, newer))
                 .map_err(|error| error.to_string())?;
             if loaded.is_none() {
                 return Ok(None);

@@ -88,6 +88,8 @@ pub(crate) struct World {
     pub(crate) followed: Vec<std::time::Instant>,
     /// Every subject in the feed is altered after it was hashed.
     pub(crate) tampers: bool,
+    /// It is newer, and says of this thread what no device knows.
+    pub(crate) newer: Option<ThreadId>,
     pub(crate) epoch: Epoch,
     connections: u64,
     version: u64,

@@ -4,7 +4,7 @@ use crate::{
     device::{Device, accepted, timeline_with},
     host::{FakeHost, item, words},
 };
-use pilothouse_domain::{Event, ItemContent, ItemStatus, ThreadId, item::Body};
+use pilothouse_domain::{Event, ItemContent, ItemStatus, ThreadId, feed::NEWER, item::Body};
 use pilothouse_engine::Batch;
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -428,4 +428,41 @@ fn an_entry_that_never_came_is_asked_for_and_what_follows_it_is_not_shown_withou
         shown.header().digest,
         Some(host.lock().threads[&thread].digest())
     );
+}
+
+#[test]
+fn a_thread_of_which_a_newer_host_says_more_asks_for_an_update_and_all_else_goes_on() {
+    let host = FakeHost::start();
+    let new = host.thread(40, "Of tomorrow");
+    let old = host.thread(41, "Of today");
+    host.with(|world| world.newer = Some(new));
+    let device = Device::paired(&host);
+    device.synchronised();
+    let rows = device.threads().until("both lines", |rows| rows.len() == 2);
+    for row in &rows {
+        let summary = &row.summary;
+        assert_eq!(
+            summary.last_line == NEWER,
+            summary.thread == new,
+            "{summary:?}"
+        );
+    }
+    // Opened, it says why nothing is there.
+    let timeline = device.timeline(new);
+    timeline.until("what to do", |shown| {
+        shown.header().read_only.as_deref() == Some(NEWER)
+    });
+    // On the same connection the other thread is followed, and takes commands.
+    let other = device.timeline(old);
+    host.append(old, vec![closed(1, "one")]);
+    other.until("what is said", |shown| {
+        shown.header().synchronised && shown.texts() == ["one"]
+    });
+    assert_eq!(host.connections(), 1);
+    // The version that knows the word is told all of it, without anything that happens in the thread.
+    host.with(|world| world.newer = None);
+    timeline.until("the thread", |shown| {
+        shown.header().synchronised && shown.header().read_only.is_none()
+    });
+    assert_eq!(host.connections(), 1);
 }

@@ -14,6 +14,9 @@ use pilothouse_domain::{
 };
 use std::collections::BTreeMap;
 
+/// The setting that names the version of the program that kept the lists.
+const LISTS_READ_BY: &str = "lists_read_by";
+
 /// What a step of a feed has changed, beside the lines of its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeedApplied {
@@ -139,6 +142,23 @@ impl ReplicaTx<'_> {
             self.db().write("clearing a feed", sql, [host.as_bytes()])?;
         }
         Ok(())
+    }
+
+    /// Has the hosts tell their lists anew if another version of the program kept them: what that one could not read, this
+    /// one may. What is known stays until then.
+    ///
+    /// # Errors
+    /// Any of the file.
+    pub fn lists_are_read_by(&self, program: &str) -> Result<()> {
+        if self.setting(LISTS_READ_BY)?.as_deref() == Some(program) {
+            return Ok(());
+        }
+        self.db().write(
+            "having the feeds told anew",
+            "UPDATE hosts SET feed_epoch = NULL, feed_revision = 0",
+            [],
+        )?;
+        self.put_setting(LISTS_READ_BY, program)
     }
 
     /// Keeps a thread's line.

@@ -5,7 +5,7 @@ use crate::{
     Durability, HostRow, ReplicaStore, ReplicaTx, SignedOut, StoreError, ThreadFilter, ThreadPlace,
 };
 use pilothouse_domain::{
-    ContentHash, Cursor, Event, ItemStatus, Policy, RequestStatus, Row, Scope, ThreadState,
+    ContentHash, Cursor, Epoch, Event, ItemStatus, Policy, RequestStatus, Row, Scope, ThreadState,
     ThreadSummary,
     event::HoldReason,
     feed::{FeedCursor, FeedThread, FeedUpdate},
@@ -240,6 +240,31 @@ fn a_step_of_the_feed_replaces_what_was_known_of_its_threads() {
     });
     assert_eq!((threads(&store), inbox(&store)), (vec![5], vec![(5, 50)]));
     assert_eq!(store.feed_cursor(HOST).unwrap().revision, 1);
+}
+
+#[test]
+fn the_lists_are_told_anew_to_another_version_of_the_program_and_only_then() {
+    let (_dir, mut store) = store();
+    let cursor = FeedCursor {
+        epoch: Epoch::from_bytes([3; 16]),
+        revision: 4,
+    };
+    let kept = |store: &mut ReplicaStore, program: &str| {
+        write(store, |tx| tx.lists_are_read_by(program));
+        store.feed_cursor(HOST).unwrap()
+    };
+    let line = summary(1, 10);
+    kept(&mut store, "1");
+    write(&mut store, |tx| {
+        tx.put_summary(HOST, &line)?;
+        tx.put_feed_cursor(HOST, cursor)
+    });
+    assert_eq!(kept(&mut store, "1"), cursor);
+    assert_eq!(kept(&mut store, "2"), FeedCursor::default());
+    // What is known is shown until then.
+    assert_eq!(store.summary(HOST, line.thread).unwrap(), Some(line));
+    write(&mut store, |tx| tx.put_feed_cursor(HOST, cursor));
+    assert_eq!(kept(&mut store, "2"), cursor);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use super::{
 use crate::{
     duplex::{Close, CloseCode, DuplexError, Frame, FrameReceiver, FrameSender},
     message::{
-        ByeReason, DecodeError, DeviceMessage, HostMessage, Welcome, decode, encode, receiving,
-        sending,
+        ByeReason, DecodeError, DeviceMessage, HostMessage, Welcome, WireError, decode, encode,
+        receiving, sending,
     },
     opening::OPENING_TIMEOUT,
 };
@@ -382,6 +382,10 @@ fn understood(received: Result<Frame, DuplexError>) -> Result<Option<HostMessage
         Err(DecodeError::Unknown { kind }) => {
             tracing::debug!(kind, "a message of a newer host was skipped");
             Ok(None)
+        }
+        // As if the host had said so: the rest of the connection goes on.
+        Err(error @ DecodeError::Part { .. }) => {
+            Ok(Some(HostMessage::Error(WireError::of_decode(&error))))
         }
         Err(error) => Err(End::Problem(LinkProblem::Protocol(error.to_string()))),
     }

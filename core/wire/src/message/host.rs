@@ -1,6 +1,8 @@
 //! What a host says to a device.
 
-use super::{BLOB_CHUNK, BlobChunk, Message, QueryAnswer, QueryResult, SubId};
+use super::{
+    BLOB_CHUNK, BlobChunk, DecodeError, Message, QueryAnswer, QueryResult, SubId, diagnose_host,
+};
 use crate::{
     duplex::MAX_FRAME, pairing::PairingRefusal, stream::Encoding, version::VersionRefusal,
 };
@@ -284,15 +286,17 @@ pub enum ErrorCode {
 }
 
 impl WireError {
-    /// The answer to a frame that did not read.
-    pub fn of_decode(error: &super::DecodeError) -> Self {
-        use super::DecodeError;
+    /// The answer to a frame that did not read; of [`DecodeError::Part`] what a device tells itself.
+    pub fn of_decode(error: &DecodeError) -> Self {
         let (about, code, next_step) = match error {
             DecodeError::Unknown { kind } => (
                 ErrorAbout::Message { kind: kind.clone() },
                 ErrorCode::Unsupported,
                 "update the host",
             ),
+            DecodeError::Part { about, .. } => {
+                (about.clone(), ErrorCode::Unsupported, "update this program")
+            }
             DecodeError::Malformed { kind, .. } => (
                 ErrorAbout::Message { kind: kind.clone() },
                 ErrorCode::Malformed,
@@ -354,6 +358,10 @@ impl Message for HostMessage {
             Self::Bye { .. } => "bye",
             Self::Error(_) => "error",
         }
+    }
+
+    fn diagnose(kind: &str, text: &str, reason: String) -> DecodeError {
+        diagnose_host(kind, text, reason)
     }
 
     fn blob(&self) -> Option<(u32, &BlobChunk)> {

@@ -3,7 +3,8 @@
 //!
 //! Within a protocol version messages only grow: unknown fields are ignored, an unknown type is
 //! [`DecodeError::Unknown`], which a host answers with `error` and a device skips. An unknown or malformed *command* is
-//! never ignored: [`DecodeError::Command`] carries the refusal with which the host answers it.
+//! never ignored: [`DecodeError::Command`] carries the refusal with which the host answers it. What a device cannot read of
+//! its host's answers is [`DecodeError::Part`]: an error about that subscription, query or command, and nothing else.
 
 mod blob;
 mod device;
@@ -103,6 +104,16 @@ pub enum DecodeError {
     Query {
         /// The query.
         id: u32,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Something of a host, about one subscription, query or command, that this version does not know: only that is lost.
+    #[error("a `{kind}` message does not read: {reason}")]
+    Part {
+        /// Its type.
+        kind: String,
+        /// What it is about.
+        about: ErrorAbout,
         /// What is wrong.
         reason: String,
     },
@@ -240,6 +251,45 @@ fn diagnose_device(kind: &str, text: &str, reason: String) -> DecodeError {
     DecodeError::Malformed {
         kind: kind.to_owned(),
         reason,
+    }
+}
+
+/// What a host says that did not read, as far as it says what it is about.
+fn diagnose_host(kind: &str, text: &str, reason: String) -> DecodeError {
+    #[derive(Deserialize)]
+    struct Head {
+        sub: Option<SubId>,
+        id: Option<u32>,
+        command_id: Option<CommandId>,
+        outcome: Option<OutcomeHead>,
+    }
+    #[derive(Deserialize)]
+    struct OutcomeHead {
+        outcome: String,
+    }
+    let kind = kind.to_owned();
+    let Ok(head) = pilothouse_json::from_str::<Head>(text) else {
+        return DecodeError::Malformed { kind, reason };
+    };
+    let refused = head
+        .outcome
+        .is_some_and(|outcome| outcome.outcome == "refused");
+    let about = match kind.as_str() {
+        "feed" | "subscribed" | "entries" | "open_items" => {
+            head.sub.map(|sub| ErrorAbout::Sub { sub })
+        }
+        "result" => head.id.map(|id| ErrorAbout::Query { id }),
+        // Of what was not refused nothing is concluded: the device asks again.
+        "outcome" if refused => head.command_id.map(|id| ErrorAbout::Command { id }),
+        _ => None,
+    };
+    match about {
+        Some(about) => DecodeError::Part {
+            kind,
+            about,
+            reason,
+        },
+        None => DecodeError::Malformed { kind, reason },
     }
 }
 

@@ -15,6 +15,7 @@ mod messages;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;
 mod negotiation;
+mod newer;
 mod offers;
 mod opening;
 mod paging;

@@ -1,6 +1,7 @@
 //! One connection of the small host.
 
 use super::*;
+use pilothouse_wire::duplex::Frame;
 
 /// One connection.
 pub(super) struct Session {
@@ -103,6 +104,10 @@ impl Session {
     }
 
     async fn say(&mut self, message: HostMessage) -> Option<()> {
+        let newer = self.world.lock().unwrap().newer;
+        if let Some(text) = newer.and_then(|thread| of_tomorrow(&message, thread)) {
+            return self.outgoing.frames().send(Frame::Text(text)).await.ok();
+        }
         self.outgoing.send(&message).await.ok()
     }
 
@@ -405,4 +410,29 @@ fn welcome(world: &World, device: DeviceId) -> Welcome {
         host_time_ms: 0,
         encoding: None,
     }
+}
+
+/// A message about a thread as a newer host writes it, in a mode that came later; `None` for one that says nothing of it.
+fn of_tomorrow(message: &HostMessage, thread: ThreadId) -> Option<String> {
+    let id = serde_json::to_value(thread).unwrap();
+    let mut written = serde_json::to_value(message).unwrap();
+    let mode = match message {
+        HostMessage::Feed { .. } => {
+            let threads = written["threads"].as_array_mut().unwrap();
+            let found = threads
+                .iter_mut()
+                .find(|line| line["summary"]["thread"] == id)?;
+            &mut found["summary"]["mode"]
+        }
+        HostMessage::Subscribed {
+            thread: of, answer, ..
+        } if *of == thread => {
+            answer.snapshot.as_ref()?;
+            &mut written["snapshot"]["state"]["meta"]["selection"]["mode"]
+        }
+        _ => return None,
+    };
+    assert!(mode.is_string(), "{mode}");
+    *mode = "dreaming".into();
+    Some(written.to_string())
 }
