@@ -346,10 +346,7 @@ impl OpencodeRuntime {
         self.read_sign_ins_anew(&send.thread).await;
         self.permit(&send.thread, mode)
             .await
-            .map_err(|error| match error {
-                CallError::NotFound { .. } => refused(ErrorCode::Resume, error.to_string()),
-                error => refused(ErrorCode::Agent, error.to_string()),
-            })?;
+            .map_err(|error| refused(self.not_sent(&error), error.to_string()))?;
         self.link.prove(&send.thread).await;
         let prompt = Prompt {
             session: send.thread.clone(),
@@ -386,17 +383,24 @@ impl OpencodeRuntime {
             ) => {
                 self.link
                     .with_codec(|codec| codec.not_begun(&send.thread, &turn));
-                let code = match error {
-                    CallError::NotFound { .. } => ErrorCode::Resume,
-                    _ => ErrorCode::Agent,
-                };
-                Err(refused(code, error.to_string()))
+                Err(refused(self.not_sent(&error), error.to_string()))
             }
             // It may have been heard: what the conversation holds tells.
             Err(_) => {
                 self.link.forget_unless_taken(send.thread, turn);
                 Err(SendError::Unknown)
             }
+        }
+    }
+
+    /// Why a message was not sent.
+    fn not_sent(&self, error: &CallError) -> ErrorCode {
+        match error {
+            CallError::NotFound { .. } => ErrorCode::Resume,
+            CallError::Lost | CallError::Unreachable { .. } if self.process.has_exited() => {
+                ErrorCode::RuntimeLost
+            }
+            _ => ErrorCode::Agent,
         }
     }
 

@@ -40,6 +40,9 @@ const CALLS: usize = 2048;
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// How long after its connections a process may be seen to end that has taken them with it.
+const ENDING: Duration = Duration::from_millis(250);
+
 /// How many times [`Meters::reconnect`] one that cannot be reached may work its processor.
 const BUSY: u32 = 10;
 
@@ -67,8 +70,9 @@ pub(super) struct Link {
     incarnation: Incarnation,
     pub(super) meters: Meters,
     codec: Mutex<Codec>,
-    /// Held while events are taken from the codec and sent, so that they are sent in the order in which it gave them.
-    outlet: tokio::sync::Mutex<EventSender>,
+    /// Held while events are taken from the codec and sent, so that they are sent in the order in which it gave them. `None` once
+    /// the end was told: nothing follows it.
+    outlet: tokio::sync::Mutex<Option<EventSender>>,
     calls: Mutex<Option<mpsc::Receiver<Call>>>,
     call: mpsc::Sender<Call>,
     /// An answer may not have arrived.
@@ -94,7 +98,7 @@ impl Link {
             incarnation,
             meters,
             codec: Mutex::new(Codec::new()),
-            outlet: tokio::sync::Mutex::new(events),
+            outlet: tokio::sync::Mutex::new(Some(events)),
             calls: Mutex::new(Some(calls)),
             call,
             unsure: Notify::new(),
@@ -148,6 +152,10 @@ impl Link {
             answer = self.http.call(call.request(), deadline) => answer,
             _ = self.process.exited() => return Err(CallError::Lost),
         };
+        if matches!(answer, Err(HttpError::Unreachable(_) | HttpError::Cut(_))) {
+            // Callers ask whether it has ended, and the system closes its connections first.
+            let _ = tokio::time::timeout(ENDING, self.process.exited()).await;
+        }
         match answer {
             Ok(answer) => {
                 let reply = lock(&self.codec).answered(call, answer.status, &answer.body)?;
@@ -208,11 +216,11 @@ impl Link {
         let outlet = self.outlet.lock().await;
         let told = take(&mut lock(&self.codec));
         let anything = !told.is_empty();
-        self.send(&outlet, told).await;
+        self.send(outlet.as_ref(), told).await;
         anything
     }
 
-    async fn send(&self, outlet: &EventSender, told: Vec<Told>) {
+    async fn send(&self, outlet: Option<&EventSender>, told: Vec<Told>) {
         let mut events = Vec::new();
         for one in told {
             match one {
@@ -234,7 +242,7 @@ impl Link {
                 }
             }
         }
-        if !events.is_empty() {
+        if let Some(outlet) = outlet.filter(|_| !events.is_empty()) {
             // Where nobody listens any more, events are read on and thrown away.
             let bytes = events.iter().map(weight).sum();
             let batch = RuntimeEvents {
@@ -262,9 +270,10 @@ impl Link {
         let mut telling = self.telling.subscribe();
         let mut pause = FIRST_PAUSE;
         loop {
-            let told = telling.wait_for(|telling| *telling);
-            if tokio::time::timeout(pause, told).await.is_ok() {
-                return;
+            tokio::select! {
+                _ = telling.wait_for(|telling| *telling) => return,
+                _ = self.process.exited() => return,
+                () = tokio::time::sleep(pause) => {}
             }
             if pause > LONGEST_PAUSE {
                 // What is missed now is found later: see `look`.
@@ -366,13 +375,12 @@ impl Link {
         } else {
             format!("{what}; it wrote: {wrote}")
         };
-        self.tell(|_| {
-            vec![Told::Event(ProviderEvent {
-                place: NativePlace::default(),
-                kind: ProviderEventKind::SessionEnded { reason, detail },
-            })]
-        })
-        .await;
+        let end = Told::Event(ProviderEvent {
+            place: NativePlace::default(),
+            kind: ProviderEventKind::SessionEnded { reason, detail },
+        });
+        let mut outlet = self.outlet.lock().await;
+        self.send(outlet.take().as_ref(), vec![end]).await;
     }
 
     /// What is done with an opencode that cannot be used any more.

@@ -37,9 +37,9 @@ use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 /// Less than any deadline of a driver: whoever ends only by its deadline hangs.
 const HANGS: Duration = Duration::from_secs(30);
 /// Agents that run at a time.
-const AT_ONCE: usize = 8;
+pub(crate) const AT_ONCE: usize = 8;
 
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(HANGS, future)
         .await
         .unwrap_or_else(|_| panic!("{what} hangs"))
@@ -47,7 +47,7 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// How far an agent came before it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reached {
+pub(crate) enum Reached {
     Nothing,
     Start,
     Opening,
@@ -58,7 +58,7 @@ enum Reached {
     End,
 }
 
-const ALL: [Reached; 8] = [
+pub(crate) const ALL: [Reached; 8] = [
     Reached::Nothing,
     Reached::Start,
     Reached::Opening,
@@ -70,8 +70,8 @@ const ALL: [Reached; 8] = [
 ];
 
 /// A family whose agents end.
-struct Dying {
-    adapter: Box<dyn ProviderAdapter>,
+pub(crate) struct Dying {
+    pub(crate) adapter: Box<dyn ProviderAdapter>,
 }
 
 /// An agent that lives for a while.
@@ -104,7 +104,7 @@ impl Dying {
 
     /// Starts an agent that ends somewhere, and does with it as long as it lives what a person would: a message, an answer, a
     /// stop. Then starts `sound`, which works.
-    async fn ends(&self, ending: Launch, sound: Launch) -> Reached {
+    pub(crate) async fn ends(&self, ending: Launch, sound: Launch) -> Reached {
         let cwd = ending.cwd.clone();
         let (sender, mut events) = mpsc::channel(16);
         let reached = match within("the start", self.adapter.start(ending, sender)).await {
@@ -342,7 +342,7 @@ async fn ends_everywhere(adapter: impl ProviderAdapter, steps: &'static [Step], 
 }
 
 /// Each part of a life is one that an agent ended in.
-fn each_is_met(points: usize, reached: &BTreeMap<Reached, u32>, parts: &[Reached]) {
+pub(crate) fn each_is_met(points: usize, reached: &BTreeMap<Reached, u32>, parts: &[Reached]) {
     eprintln!("{points} points: {reached:?}");
     for part in parts {
         assert!(reached.contains_key(part), "none ended at {part:?}");
@@ -354,12 +354,12 @@ fn all_but(part: Reached) -> Vec<Reached> {
 }
 
 /// Whether it is to end at each byte.
-fn each() -> bool {
+pub(crate) fn each() -> bool {
     std::env::var("PILOTHOUSE_RECORDING_CUTS").is_ok_and(|cuts| cuts == "all")
 }
 
 /// A life of its own: some drivers name files by it.
-fn life() -> Incarnation {
+pub(crate) fn life() -> Incarnation {
     static LIVES: AtomicU32 = AtomicU32::new(1);
     let mut bytes = [8; 16];
     bytes[..4].copy_from_slice(&std::process::id().to_be_bytes());
