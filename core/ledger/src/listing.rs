@@ -73,13 +73,17 @@ pub enum ListError {
         /// What was asked for.
         name: String,
     },
-    /// The agent does not tell.
-    #[error("`{agent}` does not tell which {what} it has")]
-    NotOffered {
+    /// The agent does not tell of its conversations.
+    #[error("`{agent}` does not tell which conversations it has")]
+    ConversationsNotOffered {
         /// Which.
         agent: AgentName,
-        /// `conversations` or `files`.
-        what: &'static str,
+    },
+    /// The agent does not tell of files.
+    #[error("`{agent}` does not tell which files it has")]
+    FilesNotOffered {
+        /// Which.
+        agent: AgentName,
     },
     /// It could not be started, or did not answer.
     #[error("{problem}")]
@@ -164,14 +168,10 @@ impl Ledger {
         text: String,
     ) -> Result<Vec<FoundFile>, ListError> {
         let cwd = self.place_of(&workspace)?;
-        let what = "files";
-        let running = self
-            .shared
-            .runtimes
-            .shared_process(&agent, &workspace, &cwd, what)
-            .await?;
-        let Some(files) = running.runtime.files() else {
-            return Err(ListError::NotOffered { agent, what });
+        let runtimes = &self.shared.runtimes;
+        let running = runtimes.shared_process(&agent, &workspace, &cwd).await?;
+        let Some(files) = running.as_ref().and_then(|running| running.runtime.files()) else {
+            return Err(ListError::FilesNotOffered { agent });
         };
         let asked = FileSearch {
             cwd,
@@ -218,40 +218,37 @@ impl Runtimes {
         workspace: &WorkspaceId,
         asked: ListConversations,
     ) -> Result<ConversationList, ListError> {
-        let what = "conversations";
         let Some((spec, launch)) = self.described(agent, &asked.cwd) else {
             return Err(unknown(agent));
         };
         if let Some(conversations) = spec.adapter.conversations(&launch) {
             return conversations.list(asked).await.map_err(failed);
         }
-        let running = self.shared_process(agent, workspace, &asked.cwd, what);
-        match running.await?.runtime.conversations() {
+        let running = self.shared_process(agent, workspace, &asked.cwd).await?;
+        match running
+            .as_ref()
+            .and_then(|running| running.runtime.conversations())
+        {
             Some(conversations) => conversations.list(asked).await.map_err(failed),
-            None => Err(ListError::NotOffered {
+            None => Err(ListError::ConversationsNotOffered {
                 agent: agent.clone(),
-                what,
             }),
         }
     }
 
-    /// The process of an agent that serves any thread of a workspace, started if it has to be; `what` is what is to be asked
-    /// of it.
+    /// The process of an agent that serves any thread of a workspace, started if it has to be; `None` of an agent of which each
+    /// thread has a process of its own.
     async fn shared_process(
         &self,
         agent: &AgentName,
         workspace: &WorkspaceId,
         cwd: &Path,
-        what: &'static str,
-    ) -> Result<Arc<Running>, ListError> {
+    ) -> Result<Option<Arc<Running>>, ListError> {
         let Some((spec, _)) = self.described(agent, cwd) else {
             return Err(unknown(agent));
         };
         if spec.adapter.sharing() == ProcessSharing::PerThread {
-            return Err(ListError::NotOffered {
-                agent: agent.clone(),
-                what,
-            });
+            return Ok(None);
         }
         let opens = OpenThread {
             resume: None,
@@ -267,6 +264,7 @@ impl Runtimes {
         // A process that serves several threads is the same for each of them.
         self.ensure(agent, workspace, ThreadId::default(), opens)
             .await
+            .map(Some)
             .map_err(failed)
     }
 }

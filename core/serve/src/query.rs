@@ -103,11 +103,11 @@ fn unlisted(error: &ListError) -> Failure {
             ErrorCode::NotFound,
             "name one that the host has; its host.toml lists them",
         ),
-        ListError::NotOffered { what: "files", .. } => (
+        ListError::FilesNotOffered { .. } => (
             ErrorCode::Failed,
             "name the file by its path in the message, as it stands in the workspace",
         ),
-        ListError::NotOffered { .. } => (
+        ListError::ConversationsNotOffered { .. } => (
             ErrorCode::Failed,
             "make a new thread and tell it what it has to know",
         ),

@@ -125,6 +125,12 @@ pub enum DirectError {
 }
 
 impl DirectError {
+    pub(super) fn not_kept(error: impl ToString) -> Self {
+        Self::NotKept {
+            why: error.to_string(),
+        }
+    }
+
     /// Whether the same may succeed later with nothing changed by its person.
     pub fn retryable(&self) -> bool {
         matches!(self, Self::NotKept { .. } | Self::SecretKept { .. })

@@ -45,18 +45,17 @@ impl Core {
         let known = shared.direct.agents();
         agent.is_apart_from(known.iter().map(|(_, other)| other))?;
         let host = HostId::from_bytes(shared.random());
-        let kept = |error: String| DirectError::NotKept { why: error };
         shared
             .platform
             .keep_secret(&secret_name(host, 0), line(secret))
-            .map_err(|error| kept(error.to_string()))?;
+            .map_err(DirectError::not_kept)?;
         let said = Said {
             agent: agent.clone(),
             secrets: 0,
             removed: false,
         };
         let put = shared.direct.put(host, &said);
-        put.map_err(|error| kept(error.to_string()))?;
+        put.map_err(DirectError::not_kept)?;
         let row = HostRow {
             host,
             name: agent.name.clone(),
@@ -76,7 +75,7 @@ impl Core {
         answer
             .recv()
             .map_err(|_| DirectError::Closed)?
-            .map_err(kept)?;
+            .map_err(DirectError::not_kept)?;
         Ok(host)
     }
 
@@ -115,9 +114,7 @@ impl Core {
         if let Some(secret) = secret {
             let name = secret_name(host, said.secrets);
             let kept = shared.platform.keep_secret(&name, line(secret));
-            kept.map_err(|error| DirectError::NotKept {
-                why: error.to_string(),
-            })?;
+            kept.map_err(DirectError::not_kept)?;
         }
         self.put_direct(host, &said)?;
         if secret.is_some() {
@@ -137,10 +134,9 @@ impl Core {
 
     /// Keeps what is said of an agent, and has whoever drives it take it in.
     fn put_direct(&self, host: HostId, said: &Said) -> Result<(), DirectError> {
-        let kept = |why: String| DirectError::NotKept { why };
         let shared = self.shared();
         let put = shared.direct.put(host, said);
-        put.map_err(|error| kept(error.to_string()))?;
+        put.map_err(DirectError::not_kept)?;
         let (reply, answer) = mpsc::channel();
         shared
             .actor
@@ -149,7 +145,7 @@ impl Core {
         answer
             .recv()
             .map_err(|_| DirectError::Closed)?
-            .map_err(kept)
+            .map_err(DirectError::not_kept)
     }
 
     /// Takes an agent away, and its secrets with it. Its threads can still be read; nothing is sent to the agent any more, and
