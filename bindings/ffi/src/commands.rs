@@ -139,7 +139,7 @@ pub enum Answer {
     },
     /// Answers to questions.
     Reply {
-        /// One per question, in order. Empty is not answered.
+        /// One per question, in order. Empty is not answered; that of an optional question may be empty, or missing.
         replies: Vec<QuestionReply>,
     },
 }

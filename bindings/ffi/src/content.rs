@@ -38,6 +38,8 @@ pub struct Question {
     pub free_text: bool,
     /// Whether the answer is a secret: masked, and never in a log.
     pub secret: bool,
+    /// Whether it may be left out while the others are answered.
+    pub optional: bool,
 }
 
 /// A choice of a question.

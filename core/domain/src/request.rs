@@ -186,6 +186,9 @@ pub struct Question {
     pub free_text: bool,
     /// Whether the answer is a secret: masked, and never in a log.
     pub secret: bool,
+    /// Whether it may be left out while the others are answered. A question that does not say so needs an answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 /// A choice of a question.
@@ -330,7 +333,7 @@ pub enum Answer {
     },
     /// Answers to questions.
     Reply {
-        /// One per question, in order. Empty is not answered.
+        /// One per question, in order. Empty is not answered; that of an optional question may be empty, or missing.
         replies: Vec<QuestionReply>,
     },
 }

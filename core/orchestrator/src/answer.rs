@@ -101,6 +101,9 @@ fn check_answer(subject: &Subject, answer: &Answer) -> Result<(), Refusal> {
             for question in &subject.questions {
                 let mut own = replies.iter().filter(|reply| reply.question == question.id);
                 let Some(reply) = own.next() else {
+                    if question.optional {
+                        continue;
+                    }
                     return Err(invalid(
                         "replies",
                         format!("question `{}` is not answered", question.id),
@@ -137,6 +140,9 @@ fn check_reply(question: &Question, reply: &QuestionReply) -> Result<(), Refusal
     };
     let text = reply.text.as_deref().unwrap_or("");
     let open = question.free_text || question.choices.is_empty();
+    if question.optional && reply.chosen.is_empty() && text.trim().is_empty() {
+        return Ok(());
+    }
     if reply.chosen.iter().all(|label| label.trim().is_empty()) && text.trim().is_empty() {
         return wrong("nothing was chosen or written, which is no answer".to_owned());
     }

@@ -188,6 +188,7 @@ const KNOWN_FIELDS: &[&str] = &[
     "options",
     "incomplete",
     "choices",
+    "optional",
     "description",
     "moved_to",
     "dropped",
@@ -362,6 +363,7 @@ mod tests {
             multi_select: false,
             free_text: true,
             secret,
+            optional: false,
         };
         for (is_secret, shown) in [(true, MASK), (false, "hunter2")] {
             let subject = Subject {

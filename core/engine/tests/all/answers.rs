@@ -18,6 +18,7 @@ fn question() -> Subject {
             text: "Which colour?".to_owned(),
             choices: Vec::new(),
             multi_select: false,
+            optional: false,
             free_text: true,
             secret: false,
         }],

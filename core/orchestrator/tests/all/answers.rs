@@ -359,6 +359,65 @@ fn every_question_is_answered_once_and_no_other() {
 }
 
 #[test]
+fn an_optional_question_may_be_left_out_or_empty_and_what_is_given_is_checked() {
+    let one = |id: &str, chosen: &[&str], text: Option<&str>| match reply(id, chosen, text) {
+        Answer::Reply { replies } => replies,
+        Answer::Choose { .. } => vec![],
+    };
+    let table = [
+        (one("name", &[], Some("Ann")), true),
+        (
+            [
+                one("name", &[], Some("Ann")),
+                one("colour", &[], Some("  ")),
+            ]
+            .concat(),
+            true,
+        ),
+        (
+            [one("name", &[], Some("Ann")), one("colour", &["Red"], None)].concat(),
+            true,
+        ),
+        (
+            [
+                one("name", &[], Some("Ann")),
+                one("colour", &["Green"], None),
+            ]
+            .concat(),
+            false,
+        ),
+        (one("colour", &["Red"], None), false),
+        (
+            [one("name", &[], None), one("colour", &["Red"], None)].concat(),
+            false,
+        ),
+        (vec![], false),
+    ];
+    for (replies, taken) in table {
+        let mut world = World::new();
+        world.running("first");
+        let name = question("name", &[], false, true);
+        let mut colour = question("colour", &["Red"], false, false);
+        colour.optional = true;
+        world.ask(
+            "4",
+            None,
+            RequestKind::Elicitation,
+            questions(vec![name, colour]),
+        );
+        let request = world.request();
+        let answer = Answer::Reply { replies };
+        let result = world.answer_as(PHONE, request.id, request.content_hash, answer.clone());
+        assert_eq!(result.is_ok(), taken, "{answer:?}: {result:?}");
+        let effects = world.effects();
+        let responds = effects.iter().any(
+            |effect| matches!(&effect.kind, EffectKind::Respond { answer: sent, .. } if *sent == answer),
+        );
+        assert_eq!(responds, taken, "{answer:?}");
+    }
+}
+
+#[test]
 fn a_refusal_does_not_repeat_what_was_typed_as_the_label_of_a_secret_question() {
     let mut world = World::new();
     world.running("first");

@@ -484,6 +484,7 @@ pub(crate) fn question(id: &str, labels: &[&str], multi_select: bool, free_text:
             })
             .collect(),
         multi_select,
+        optional: false,
         free_text,
         secret: false,
     }

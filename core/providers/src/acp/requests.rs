@@ -462,37 +462,20 @@ pub(super) fn elicitation(session: NativeId, params: &Value, item: Option<Native
         reason: message.map(|text| shown.take(&text, TEXT)),
         ..Subject::default()
     };
-    let mut unknown = false;
     let answers = match text_of(params, "mode").as_deref() {
         Some("form") => {
             let schema = params.get("requestedSchema").unwrap_or(&Value::Null);
-            let form = form::form(schema, &mut subject.questions);
-            unknown = form.is_none();
-            subject.incomplete = form.is_none();
-            if form.is_none() {
-                subject.questions.clear();
-                subject.text = Some(cut(&params.to_string(), UNREADABLE));
-            }
-            // A form without fields only asks whether to go on.
-            let accept = subject.questions.is_empty() && !subject.incomplete;
-            Answers::Form {
-                form: form.unwrap_or_default(),
-                decisions: form::decisions(accept),
-            }
+            form::asked(schema, params, &mut subject)
         }
         Some("url") => {
             let url = shown.take(&text_or_empty(params, "url"), 8 * 1024);
             subject.reach.push(format!("open {url}"));
             Answers::Decisions(form::decisions(true))
         }
-        _ => {
-            unknown = true;
-            subject.incomplete = true;
-            subject.text = Some(cut(&params.to_string(), UNREADABLE));
-            Answers::Decisions(form::decisions(false))
-        }
+        _ => form::unreadable(params, &mut subject),
     };
     subject.options = answers.options();
+    let unknown = subject.incomplete;
     subject.incomplete |= !shown.whole;
     Opened {
         thread: session,

@@ -262,6 +262,7 @@ fn questions(input: &Value, subject: &mut Subject) -> bool {
             text,
             choices,
             multi_select: question.get("multiSelect") == Some(&Value::Bool(true)),
+            optional: false,
             free_text: true,
             secret: false,
         });
@@ -303,7 +304,6 @@ pub(super) fn elicitation(thread: NativeId, request: &Value) -> Opened {
         reason: Some(cut(&reasons.join("\n"), TEXT)).filter(|reason| !reason.is_empty()),
         ..Subject::default()
     };
-    let mut unknown = false;
     let answers = match text_of(request, "mode").as_deref() {
         Some("url") if request.get("url").is_some_and(Value::is_string) => {
             let url = text_or_empty(request, "url");
@@ -312,26 +312,9 @@ pub(super) fn elicitation(thread: NativeId, request: &Value) -> Opened {
         }
         None | Some("form") => {
             let schema = request.get("requested_schema").unwrap_or(&Value::Null);
-            let form = form::form(schema, &mut subject.questions);
-            unknown = form.is_none();
-            subject.incomplete = form.is_none();
-            if form.is_none() {
-                subject.questions.clear();
-                subject.text = Some(cut(&request.to_string(), UNREADABLE));
-            }
-            // A form without fields only asks whether to go on.
-            let accept = subject.questions.is_empty() && !subject.incomplete;
-            Answers::Form {
-                form: form.unwrap_or_default(),
-                decisions: form::decisions(accept),
-            }
+            form::asked(schema, request, &mut subject)
         }
-        Some(_) => {
-            unknown = true;
-            subject.incomplete = true;
-            subject.text = Some(cut(&request.to_string(), UNREADABLE));
-            Answers::Decisions(form::decisions(false))
-        }
+        Some(_) => form::unreadable(request, &mut subject),
     };
     subject.options = answers.options();
     Opened {
@@ -339,8 +322,8 @@ pub(super) fn elicitation(thread: NativeId, request: &Value) -> Opened {
         turn: None,
         item: None,
         kind: RequestKind::Elicitation,
+        unknown_fields: subject.incomplete,
         subject,
-        unknown_fields: unknown,
         answers,
     }
 }

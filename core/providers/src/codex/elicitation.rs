@@ -6,8 +6,8 @@ use crate::{
     rpc::{
         answers::{Answers, Decision},
         asked::Opened,
-        form::{decisions, form},
-        frames::{RAW_LIMIT, cut, has_unknown, text_of, text_or_empty, texts},
+        form,
+        frames::{cut, has_unknown, text_of, text_or_empty, texts},
     },
 };
 use pilothouse_domain::{
@@ -57,36 +57,23 @@ pub(crate) fn read(params: &Value) -> Option<Opened> {
         reach: vec![format!("asked by the MCP server `{server}`")],
         ..Subject::default()
     };
-    let mut unknown = false;
     let answers = match mode.as_str() {
         "form" => {
             let schema = params.get("requestedSchema").unwrap_or(&Value::Null);
-            let form = form(schema, &mut subject.questions);
-            unknown = form.is_none();
-            subject.incomplete = form.is_none();
-            let form = form.unwrap_or_default();
-            // A form without fields only asks whether to go on.
-            let accept = subject.questions.is_empty() && !subject.incomplete;
-            Answers::Form {
-                form,
-                decisions: decisions(accept),
-            }
+            form::asked(schema, params, &mut subject)
         }
         "url" => {
             subject
                 .reach
                 .push(format!("open {}", text_or_empty(params, "url")));
-            Answers::Decisions(decisions(true))
+            Answers::Decisions(form::decisions(true))
         }
         other => {
             // Verification of a person and forms of OpenAI's own shape: shown, and can only be refused here.
-            unknown = true;
-            subject.incomplete = true;
             subject.reach.push(format!(
                 "a kind of question that can only be refused here: `{other}`"
             ));
-            subject.text = Some(cut(&params.to_string(), RAW_LIMIT));
-            Answers::Decisions(decisions(false))
+            form::unreadable(params, &mut subject)
         }
     };
     subject.options = answers.options();
@@ -95,8 +82,8 @@ pub(crate) fn read(params: &Value) -> Option<Opened> {
         turn,
         item,
         kind: RequestKind::Elicitation,
+        unknown_fields: subject.incomplete,
         subject,
-        unknown_fields: unknown,
         answers,
     })
 }

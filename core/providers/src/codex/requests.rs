@@ -269,6 +269,7 @@ fn user_input(params: &Value) -> Option<Opened> {
                 header: text_or_empty(question, "header"),
                 text: text_or_empty(question, "question"),
                 multi_select: false,
+                optional: false,
                 free_text: choices.is_empty()
                     || question.get("isOther") == Some(&Value::Bool(true)),
                 secret: question.get("isSecret") == Some(&Value::Bool(true)),

@@ -242,6 +242,7 @@ pub(super) fn question(session: NativeId, told: &Value, item: Option<NativeId>) 
                 })
                 .collect(),
             multi_select: one.get("multiple") == Some(&Value::Bool(true)),
+            optional: false,
             // opencode offers words of one's own unless it says otherwise.
             free_text: one.get("custom") != Some(&Value::Bool(false)),
             secret: false,

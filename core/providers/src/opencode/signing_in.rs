@@ -184,6 +184,7 @@ fn code_of_page() -> Question {
         text: "What does the page show when you are signed in?".to_owned(),
         choices: Vec::new(),
         multi_select: false,
+        optional: false,
         free_text: true,
         secret: true,
     }

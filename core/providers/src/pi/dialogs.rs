@@ -95,6 +95,7 @@ pub(super) fn read(home: &NativeId, method: &str, frame: &Value, tools: &mut Too
                 })
                 .collect(),
             multi_select: false,
+            optional: false,
             free_text: method != "select",
             secret: false,
         }];

@@ -208,7 +208,7 @@ fn words(subject: &Subject, reply: &QuestionReply) -> Result<Vec<String>, String
         }
     }
     let mut words = reply.chosen.clone();
-    if let Some(text) = reply.text.as_ref().filter(|text| !text.is_empty()) {
+    if let Some(text) = reply.text.as_ref().filter(|text| !text.trim().is_empty()) {
         if !question.free_text {
             return Err(format!("`{}` takes no text of one's own", question.id));
         }
@@ -262,6 +262,7 @@ mod tests {
                         description: None,
                     }],
                     multi_select: false,
+                    optional: false,
                     free_text: false,
                     secret,
                 }],

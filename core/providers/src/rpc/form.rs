@@ -1,11 +1,14 @@
 //! Forms that are asked of a person in the words of MCP's elicitation, which ACP took over.
 
 use super::{
-    answers::Decision,
+    answers::{Answers, Decision},
     budget,
-    frames::{list, text_of, text_or_empty, texts},
+    frames::{cut, list, text_of, text_or_empty, texts},
 };
-use pilothouse_domain::request::{Choice, OptionEffect, Question};
+use pilothouse_domain::{
+    Subject,
+    request::{Choice, OptionEffect, Question},
+};
 use serde_json::{Map, Value, json};
 
 /// A flat form: what each field takes.
@@ -30,6 +33,30 @@ enum Kind {
     Integer,
     Boolean,
     Several,
+}
+
+/// Bytes of what cannot be read that are shown.
+const UNREADABLE: usize = 16 * 1024;
+
+/// Reads a form into the questions of what is asked, and what it can be answered with; `raw` is what is shown instead if a field is
+/// of a shape that this version does not know.
+pub(crate) fn asked(schema: &Value, raw: &Value, subject: &mut Subject) -> Answers {
+    match form(schema) {
+        Some((form, questions)) => {
+            subject.questions = questions;
+            // One that needs nothing, without fields or with none that is required, only asks whether to go on.
+            let decisions = decisions(form.fields.iter().all(|field| !field.required));
+            Answers::Form { form, decisions }
+        }
+        None => unreadable(raw, subject),
+    }
+}
+
+/// What can be done about what this version cannot read: shown as it came, it can only be refused.
+pub(crate) fn unreadable(raw: &Value, subject: &mut Subject) -> Answers {
+    subject.incomplete = true;
+    subject.text = Some(cut(&raw.to_string(), UNREADABLE));
+    Answers::Decisions(decisions(false))
 }
 
 /// What can be chosen besides filling it.
@@ -66,9 +93,10 @@ pub(crate) fn decisions(accept: bool) -> Vec<Decision> {
 }
 
 /// Reads the schema; `None` if a field is of a shape that this version does not know.
-pub(crate) fn form(schema: &Value, questions: &mut Vec<Question>) -> Option<Form> {
+fn form(schema: &Value) -> Option<(Form, Vec<Question>)> {
     let required = texts(schema, "required");
     let mut fields = Vec::new();
+    let mut questions = Vec::new();
     for (name, property) in schema.get("properties").and_then(Value::as_object)? {
         let (kind, choices) = match property.get("type").and_then(Value::as_str) {
             Some("boolean") => (
@@ -87,6 +115,7 @@ pub(crate) fn form(schema: &Value, questions: &mut Vec<Question>) -> Option<Form
         if kind == Kind::Several && choices.is_empty() {
             return None;
         }
+        let required = required.contains(name);
         questions.push(Question {
             id: name.clone(),
             header: text_of(property, "title").unwrap_or_else(|| name.clone()),
@@ -101,15 +130,16 @@ pub(crate) fn form(schema: &Value, questions: &mut Vec<Question>) -> Option<Form
             multi_select: kind == Kind::Several,
             free_text: choices.is_empty(),
             secret: false,
+            optional: !required,
         });
         fields.push(Field {
             name: name.clone(),
             kind,
-            required: required.contains(name),
+            required,
             choices,
         });
     }
-    Some(Form { fields })
+    Some((Form { fields }, questions))
 }
 
 /// The choices of an enumeration, with or without titles.
@@ -150,7 +180,7 @@ impl Form {
         self.fields.iter().map(field).sum()
     }
 
-    /// The filled form, or which field is wrong.
+    /// The filled form, without the fields that were left out, or which field is wrong.
     pub(crate) fn content(&self, given: &[(&str, Vec<String>)]) -> Result<Value, String> {
         let mut content = Map::new();
         for field in &self.fields {

@@ -72,6 +72,41 @@ fn a_form_becomes_questions_and_their_answers_fill_it() {
 }
 
 #[test]
+fn a_form_that_requires_nothing_can_be_accepted_as_it_is_and_one_that_cannot_be_read_only_refused()
+{
+    let schema = |required: Value, kind: &str| {
+        json!({"sessionId": "s", "mode": "form", "message": "m", "requestedSchema":
+            {"type": "object", "required": required, "properties": {"place": {"type": kind}}}})
+    };
+    let options = |subject: &Subject| {
+        let ids = subject.options.iter().map(|option| option.id.to_string());
+        ids.collect::<Vec<_>>()
+    };
+    let table = [
+        (json!([]), "string", &["accept", "decline", "cancel"][..]),
+        (json!(["place"]), "string", &["decline", "cancel"]),
+        (json!([]), "object", &["decline", "cancel"]),
+    ];
+    for (required, kind, offered) in table {
+        let mut agent = Agent::new();
+        agent.prompt();
+        let (request, subject) = ask(&mut agent, schema(required, kind));
+        assert_eq!(options(&subject), offered, "{kind}");
+        assert_eq!(subject.incomplete, kind == "object");
+        assert_eq!(subject.questions.is_empty(), kind == "object");
+        if offered.contains(&"accept") {
+            assert!(subject.questions[0].optional);
+            let empty = Answer::Reply {
+                replies: vec![reply("place", &[], Some(" "))],
+            };
+            let line = agent.codec.answer(&request, &empty).unwrap();
+            let line: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(line["result"]["content"], json!({}));
+        }
+    }
+}
+
+#[test]
 fn a_link_shows_where_it_leads_and_is_closed_when_the_agent_says_that_it_is_done() {
     let mut agent = Agent::new();
     agent.prompt();

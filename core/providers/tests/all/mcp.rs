@@ -155,7 +155,11 @@ mod claude {
 mod codex {
     use super::*;
     use crate::support::{World, say};
-    use pilothouse_domain::{provider::TurnStatus, request::RequestKind};
+    use pilothouse_domain::{
+        Answer,
+        provider::TurnStatus,
+        request::{QuestionReply, RequestKind},
+    };
     use serde_json::{Value, json};
     use std::time::Duration;
 
@@ -168,7 +172,8 @@ mod codex {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn codex_calls_a_tool_of_a_server_that_is_handed_through() {
-        let steps = json!([whoami("one"), whoami("two"), say("Done.")]);
+        let ask = json!({"tools": [{"name": "ask", "namespace": "mcp__desk", "args": {}}]});
+        let steps = json!([whoami("one"), whoami("two"), ask, say("Done.")]);
         let again = json!([whoami("three"), say("Done.")]);
         let scripts = json!({"go": steps, "again": again, "end": [say("Bye.")]});
         let mut world = World::start_given(scripts, servers).await;
@@ -181,6 +186,22 @@ mod codex {
         shows(&asked, "desk", "whoami", "one");
         // The second call of the same tool is not asked for any more.
         world.choose(&asked, "accept_session").await;
+        // A form of which one field is required: the others are left out, and the server is given what is there.
+        let asked = world.request().await;
+        shows(&asked, "desk", "ask", "");
+        world.choose(&asked, "accept").await;
+        let asked = world.request().await;
+        assert_eq!(asked.kind, RequestKind::Elicitation);
+        let questions = asked.subject.questions.iter();
+        let optional: Vec<_> = questions.map(|q| (q.id.as_str(), q.optional)).collect();
+        assert_eq!(optional, [("age", true), ("colour", true), ("name", false)]);
+        let replies = vec![QuestionReply {
+            question: "name".to_owned(),
+            chosen: Vec::new(),
+            text: Some("Ann".to_owned()),
+        }];
+        let response = asked.response(Answer::Reply { replies });
+        world.runtime.respond(response).await.unwrap();
         assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
         world.runtime.stop().await;
         // In a new process it is asked for again; the conversation is given its servers anew.
@@ -193,6 +214,13 @@ mod codex {
         world.choose(&asked, "decline").await;
         assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
         let calls = calls(&world.seen);
+        let (calls, forms): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|call| call.1 == "whoami");
+        let filled = &forms[0].3;
+        assert!(
+            filled.contains("Ann") && !filled.contains("age") && !filled.contains("colour"),
+            "{filled}"
+        );
         let each: Vec<_> = calls
             .iter()
             .map(|(server, tool, _, result, _)| {

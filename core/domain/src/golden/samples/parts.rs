@@ -163,6 +163,7 @@ pub(in crate::golden) fn subject() -> Subject {
             multi_select: true,
             free_text: false,
             secret: false,
+            optional: true,
         }],
         options: vec![RequestOption {
             id: "accept".into(),

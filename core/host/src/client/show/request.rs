@@ -204,10 +204,15 @@ impl Judged<'_> {
             (false, false, true) => "choose one, or give your own text",
             (false, true, true) => "choose one or more, or give your own text",
         };
+        let left = if question.optional {
+            "; may be left out"
+        } else {
+            ""
+        };
         let _ = writeln!(
             self.out,
             "  {}",
-            self.style.paint(Tone::Dim, &format!("  {ways}"))
+            self.style.paint(Tone::Dim, &format!("  {ways}{left}"))
         );
     }
 }

@@ -196,6 +196,40 @@ fn nothing_is_sent_while_a_question_is_not_answered() {
 }
 
 #[test]
+fn what_is_optional_is_left_out_of_what_is_sent_unless_it_is_given() {
+    let mut asked = questions();
+    asked[1].optional = true;
+    asked[2].optional = true;
+    let given = |texts: &[(&str, &str)], labels: &[(&str, &str)]| {
+        let owned = |pairs: &[(&str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
+            pairs.collect()
+        };
+        let choice = Choice::Replies {
+            texts: owned(texts),
+            labels: owned(labels),
+        };
+        match compose(&choice, None, &[], &asked) {
+            Ok(Answer::Reply { replies }) => Ok(replies
+                .into_iter()
+                .map(|reply| reply.question)
+                .collect::<Vec<_>>()),
+            Ok(other) => panic!("{other:?}"),
+            Err(failure) => Err(failure.what),
+        }
+    };
+    assert_eq!(given(&[], &[("1", "Staging")]).unwrap(), ["db"]);
+    assert_eq!(
+        given(&[("3", "x"), ("2", " ")], &[("1", "Staging")]).unwrap(),
+        ["db", "token"]
+    );
+    let missing = given(&[("3", "x")], &[]).unwrap_err();
+    assert!(missing.contains("question 1 (Database)"), "{missing}");
+}
+
+#[test]
 fn wrong_replies_say_what_would_be_right() {
     let wrong =
         |texts: &[(&str, &str)], labels: &[(&str, &str)]| replies(texts, labels).unwrap_err();

@@ -45,10 +45,13 @@ fn a_request_is_shown_in_full_with_how_to_answer_it() {
         refused: Some("the turn had ended".to_owned()),
         ..command_request("make test")
     };
+    let mut form = question_request();
+    form.subject.questions[1].optional = true;
     let parts = [
         command_request("cargo test --workspace"),
         change_request(),
         question_request(),
+        form,
         hostile,
         sending,
         unverified,

@@ -253,6 +253,7 @@ pub(super) fn questions() -> Vec<Question> {
         text: text.to_owned(),
         choices: Vec::new(),
         multi_select: false,
+        optional: false,
         free_text: false,
         secret: false,
     };

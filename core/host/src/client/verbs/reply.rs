@@ -152,15 +152,16 @@ fn replies(
         }
         given[at].text = Some(text.clone());
     }
-    // Nothing counts as answered while it is empty.
-    let empty = given.iter().position(|reply| {
-        reply.chosen.is_empty()
-            && reply
-                .text
-                .as_deref()
-                .is_none_or(|text| text.trim().is_empty())
-    });
-    if let Some(at) = empty {
+    // Nothing counts as answered while it is empty; what is optional is left out then.
+    let is_empty = |reply: &QuestionReply| {
+        let text = reply.text.as_deref();
+        reply.chosen.is_empty() && text.is_none_or(|text| text.trim().is_empty())
+    };
+    let missing = given
+        .iter()
+        .zip(questions)
+        .position(|(reply, question)| is_empty(reply) && !question.optional);
+    if let Some(at) = missing {
         let question = &questions[at];
         let next = if question.choices.is_empty() {
             format!("add --reply {}=TEXT", at + 1)
@@ -177,6 +178,7 @@ fn replies(
         )
         .next(next));
     }
+    given.retain(|reply| !is_empty(reply));
     Ok(Answer::Reply { replies: given })
 }
 

@@ -95,7 +95,7 @@ class CoreRowsTest {
     }
 
     @Test fun a_question_is_shown_with_its_choices_and_where_it_can_be_answered() {
-        val question = Question("q", "Database", "Which one?", listOf(Choice("staging", null), Choice("live", null)), false, false, false)
+        val question = Question("q", "Database", "Which one?", listOf(Choice("staging", null), Choice("live", null)), false, false, false, false)
         val item = row(subject(questions = listOf(question)), RequestKind.USER_INPUT).toItem(context)
         assertEquals(ShownKind.Question, item.kind)
         assertEquals("Database\nWhich one?\n- staging\n- live", item.subject.text)
