@@ -10,6 +10,7 @@ use pilothouse_domain::{
 use pilothouse_engine::{InboxRow, SignedOutRow};
 use pilothouse_tests::{Cli, Device, Issuer, Setup, World, until};
 use serde_json::json;
+use std::process::Command;
 
 /// A world in which an agent is not signed in, and two of its threads wait for that: one that was refused, one that was not asked.
 pub(crate) struct SignedOut {
@@ -253,6 +254,37 @@ fn a_sign_in_is_lost_with_the_host_though_codex_outlives_it() {
 #[test]
 fn a_sign_in_is_lost_with_a_host_and_its_codex() {
     a_killed_host_loses_it(SignedOut::start(Setup::new().bound()));
+}
+
+/// The agent alone ends while a person is about to sign in: the sign-in is lost with it and says so, and another one is begun with
+/// the agent that is started for it.
+pub(crate) fn a_killed_agent_loses_it(out: &SignedOut) {
+    let asked = out.begin();
+    let agents = out.world.host.outliving();
+    assert!(!agents.is_empty());
+    for agent in agents {
+        let group = format!("-{agent}");
+        let killed = Command::new("kill").args(["-9", "--", &group]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+    }
+    assert_eq!(
+        out.closed(&asked),
+        RequestStatus::Lost {
+            reason: LostReason::AgentExited,
+            answer: None
+        }
+    );
+    let notice = out.notice("nothing to be asked", |notice| notice.request.is_none());
+    assert!(notice.can_sign_in);
+    out.still_waits();
+    let again = out.begin();
+    assert_ne!(again.request, asked.request);
+    out.comes_back();
+}
+
+#[test]
+fn a_sign_in_is_lost_with_codex_alone_and_another_one_can_be_begun() {
+    a_killed_agent_loses_it(&SignedOut::start(Setup::new()));
 }
 
 #[test]

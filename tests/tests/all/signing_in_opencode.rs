@@ -1,7 +1,7 @@
 //! A refused sign-in of opencode is finished from any device (docs/decisions/033): real opencode, a plugin of the test that knows
 //! how to sign in, and the service of the test at which it does.
 
-use crate::signing_in::{SignedOut, a_killed_host_loses_it};
+use crate::signing_in::{SignedOut, a_killed_agent_loses_it, a_killed_host_loses_it};
 use pilothouse_domain::{
     Answer, RequestStatus,
     request::{QuestionReply, RequestKind, SignInSteps},
@@ -125,4 +125,9 @@ fn a_code_that_the_page_shows_is_given_from_a_device_and_stands_in_no_log() {
     for code in ["mistyped-code", "shown-at-the-end"] {
         out.stands_nowhere(code);
     }
+}
+
+#[test]
+fn a_sign_in_is_lost_with_opencode_alone_and_another_one_can_be_begun() {
+    a_killed_agent_loses_it(&signed_out("page"));
 }
