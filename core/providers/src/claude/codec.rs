@@ -10,13 +10,14 @@ use super::{
     tools::Tool,
     turns::Sent,
 };
+use crate::mcp;
 use crate::rpc::{
     self, Peer,
-    asked::{AnswerProblem, Requests, request_id},
+    asked::{AnswerProblem, Requests, is_bounded, request_id},
     bounded::Bounded,
     budget::{self, Budget, Excess},
     event,
-    frames::{FRAME_LIMIT, Line, Lines, RAW_LIMIT, cut, json, text_of, too_large},
+    frames::{FRAME_LIMIT, Line, Lines, RAW_LIMIT, cut, json_of_line, scalars, text_of, too_large},
 };
 use pilothouse_domain::{
     Answer, ItemStatus, NativeId, ProviderEventKind, Subject,
@@ -415,12 +416,24 @@ impl Codec {
         out
     }
 
-    /// The keys of a frame come in any order, so nothing is known of one that was too long. What it would have ended ends
-    /// with its turn.
+    /// The keys of a frame come in any order, so of one that was too long only what it happens to begin with is known. What it
+    /// would have ended ends with its turn; a request is refused, since its agent waits.
     fn oversized(&mut self, bytes: u64, raw: String, out: &mut Vec<Received>) {
+        let head: BTreeMap<String, Value> = scalars(&raw).collect();
         let label = too_large(bytes);
         let kind = ProviderEventKind::Unknown { label, raw };
         event(out, self.place(None), kind);
+        if head.get("type").and_then(Value::as_str) == Some("control_request")
+            && let Some(id) = head.get("request_id")
+            && id.is_string()
+            && is_bounded(id)
+        {
+            let message = "it is too long to be shown to a person, so it was refused";
+            out.push(Received::Send(outgoing::error_line(id, message)));
+            let told =
+                format!("Claude Code asked for something in at least {bytes} bytes: {message}");
+            event(out, self.place(None), mcp::notice(told));
+        }
     }
 
     fn frame(&mut self, frame: &Value, out: &mut Vec<Received>) {
@@ -560,7 +573,7 @@ fn read(line: Line<'_>) -> Frame {
             bytes,
             raw: text(start),
         },
-        Line::Whole(line) => match json(&String::from_utf8_lossy(line)) {
+        Line::Whole(line) => match json_of_line(&String::from_utf8_lossy(line)) {
             Ok(value) if value.is_object() => Frame::Object(value),
             Ok(_) => Frame::Unreadable {
                 problem: "not a JSON object".to_owned(),

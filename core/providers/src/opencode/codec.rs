@@ -11,7 +11,7 @@ use crate::rpc::{
     asked::{AnswerProblem, Requests, request_id},
     bounded::Bounded,
     budget::Budget,
-    frames::{FRAME_LIMIT, RAW_LIMIT, cut, json, text_of, text_or_empty, too_large},
+    frames::{FRAME_LIMIT, RAW_LIMIT, cut, json_of_line, text_of, text_or_empty, too_large},
 };
 use pilothouse_domain::{
     Answer, Mode, NativeId, ProviderEvent, ProviderEventKind, Subject,
@@ -450,7 +450,7 @@ impl Codec {
             let raw = cut(&text, RAW_LIMIT);
             unknown(NativePlace::default(), cut(&problem, 120), raw, out);
         };
-        let mut value = match json(&text) {
+        let mut value = match json_of_line(&text) {
             Ok(Value::Object(value)) => Value::Object(value),
             Ok(_) => {
                 self.unreadable_in_a_row = self.unreadable_in_a_row.saturating_add(1);

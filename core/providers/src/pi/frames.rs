@@ -1,6 +1,6 @@
 //! One line of pi: an object with a `type`.
 
-use crate::rpc::frames::{Line, RAW_LIMIT, cut, json};
+use crate::rpc::frames::{Line, RAW_LIMIT, cut, json_of_line};
 use serde_json::{Map, Value};
 
 /// One line from the agent.
@@ -45,7 +45,7 @@ pub(super) fn read(line: Line<'_>) -> Frame {
         problem,
         raw: cut(&text, RAW_LIMIT),
     };
-    let mut object: Map<String, Value> = match json(&text) {
+    let mut object: Map<String, Value> = match json_of_line(&text) {
         Ok(Value::Object(object)) => object,
         Ok(_) => return unreadable("not a JSON object".to_owned()),
         Err(error) => return unreadable(format!("not JSON: {error}")),

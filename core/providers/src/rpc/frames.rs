@@ -208,6 +208,11 @@ pub(crate) fn json(text: &str) -> Result<Value, serde_json::Error> {
             "it holds more than {VALUES} values"
         )));
     }
+    json_of_line(text)
+}
+
+/// As [`json`], of what came through [`Lines`] or the like, which has looked how many values it holds.
+pub(crate) fn json_of_line(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str::<Value>(text).or_else(|error| match replace_lone_surrogates(text) {
         Some(mended) => serde_json::from_str(&mended),
         None => Err(error),
@@ -236,7 +241,7 @@ pub(crate) fn is_crowded(text: &[u8]) -> bool {
 /// Reads one line.
 pub(crate) fn parse(line: &[u8]) -> Frame {
     let text = String::from_utf8_lossy(line);
-    let value = json(&text);
+    let value = json_of_line(&text);
     let unreadable = |problem: String| Frame::Unreadable {
         problem,
         raw: cut(&text, RAW_LIMIT),
@@ -295,36 +300,36 @@ pub(crate) struct Head {
     pub(crate) method: Option<String>,
 }
 
-/// Reads the scalars with which a frame begins.
+/// Reads what the beginning of a frame of JSON-RPC tells.
 pub(crate) fn head(raw: &str) -> Head {
     let mut head = Head::default();
-    let Some(mut rest) = raw.trim_start().strip_prefix('{') else {
-        return head;
-    };
-    loop {
-        let mut key = serde_json::Deserializer::from_str(rest).into_iter::<String>();
-        let Some(Ok(name)) = key.next() else {
-            return head;
-        };
-        rest = rest[key.byte_offset()..].trim_start();
-        let Some(value) = rest.strip_prefix(':').map(str::trim_start) else {
-            return head;
-        };
+    for (name, value) in scalars(raw) {
+        match (name.as_str(), value) {
+            ("id", id) => head.id = Some(id).filter(|id| !id.is_null()),
+            ("method", Value::String(method)) => head.method = Some(method),
+            _ => {}
+        }
+    }
+    head
+}
+
+/// The scalars with which an object begins, in its order, up to the first field that is none or is cut.
+pub(crate) fn scalars(raw: &str) -> impl Iterator<Item = (String, Value)> {
+    let mut rest = raw.trim_start().strip_prefix('{');
+    std::iter::from_fn(move || {
+        let fields = rest.take()?;
+        let mut key = serde_json::Deserializer::from_str(fields).into_iter::<String>();
+        let name = key.next()?.ok()?;
+        let value = fields[key.byte_offset()..].trim_start().strip_prefix(':')?;
+        let value = value.trim_start();
         if value.starts_with(['{', '[']) {
-            return head;
+            return None;
         }
         let mut scalar = serde_json::Deserializer::from_str(value).into_iter::<Value>();
-        match (name.as_str(), scalar.next()) {
-            ("id", Some(Ok(id))) => head.id = Some(id).filter(|id| !id.is_null()),
-            ("method", Some(Ok(Value::String(method)))) => head.method = Some(method),
-            (_, Some(Ok(_))) => {}
-            (_, _) => return head,
-        }
-        let Some(next) = value[scalar.byte_offset()..].trim_start().strip_prefix(',') else {
-            return head;
-        };
-        rest = next;
-    }
+        let found = scalar.next()?.ok()?;
+        rest = value[scalar.byte_offset()..].trim_start().strip_prefix(',');
+        Some((name, found))
+    })
 }
 
 /// Replaces `\uD8xx` and `\uDCxx` that have no partner by `\uFFFD`; `None` if there are none.

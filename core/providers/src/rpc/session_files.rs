@@ -1,7 +1,7 @@
 //! Conversations that an agent keeps as files of JSON lines: found by folder, the newest first, looked into at their beginning
 //! and their end only.
 
-use super::frames::{Line, Lines, json};
+use super::frames::{Line, Lines, json_of_line};
 use crate::contract::{ConversationList, FoundConversation, ListConversations};
 use serde_json::Value;
 use std::{
@@ -86,7 +86,7 @@ fn edges(path: &Path) -> io::Result<Vec<Value>> {
         let mut take = |line: Line<'_>| {
             if !std::mem::take(&mut skip)
                 && let Line::Whole(line) = line
-                && let Ok(value) = json(&String::from_utf8_lossy(line))
+                && let Ok(value) = json_of_line(&String::from_utf8_lossy(line))
             {
                 found.push(value);
             }

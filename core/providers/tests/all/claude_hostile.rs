@@ -107,6 +107,74 @@ fn a_line_of_a_hundred_megabytes_is_skipped_in_bounded_memory_and_the_next_frame
     assert_eq!(agent.ask("k", "ls").len(), 1);
 }
 
+/// Feeds a line piece by piece; the memory that the codec holds meanwhile is bounded.
+fn receive_long(agent: &mut Agent, line: &str) -> Vec<Received> {
+    let mut received = Vec::new();
+    for piece in line.as_bytes().chunks(1024 * 1024) {
+        received.extend(agent.codec.receive(piece));
+        assert!(agent.codec.held_bytes() <= FRAME_LIMIT + 64 * 1024);
+    }
+    received
+}
+
+#[test]
+fn a_request_that_is_too_long_to_be_read_is_refused_and_said_if_it_begins_with_its_id() {
+    let long = "x".repeat(FRAME_LIMIT);
+    let ask = |head: &str, tail: &str| {
+        format!(
+            "{{{head}\"request\":{{\"subtype\":\"can_use_tool\",\"tool_name\":\"Write\",\"input\":{{\"content\":\"{long}\"}},\"tool_use_id\":\"t\"}}{tail}}}\n"
+        )
+    };
+    let mut agent = Agent::new();
+    for head in [
+        r#""type":"control_request","request_id":"k","#,
+        r#" "request_id" : "k" , "type" : "control_request" , "#,
+    ] {
+        let received = receive_long(&mut agent, &ask(head, ""));
+        let [
+            Received::Event(frame),
+            Received::Send(refusal),
+            Received::Event(notice),
+        ] = &received[..]
+        else {
+            panic!("{received:?}")
+        };
+        assert!(
+            matches!(&frame.kind, ProviderEventKind::Unknown { label, .. } if label.starts_with("frame of"))
+        );
+        let refusal: Value = serde_json::from_slice(refusal).unwrap();
+        let said = &refusal["response"];
+        assert_eq!(
+            (&said["subtype"], &said["request_id"]),
+            (&json!("error"), &json!("k"))
+        );
+        assert!(said["error"].as_str().unwrap().contains("too long"));
+        assert!(
+            matches!(&notice.kind, ProviderEventKind::Unknown { label, raw } if label == "notice (warning)" && raw.contains("too long")),
+            "{notice:?}"
+        );
+    }
+    // What does not begin with an id, or with one that can be told from every other, is only shown; so is what is no request.
+    let endless = format!(
+        r#""type":"control_request","request_id":"{}","#,
+        "k".repeat(1000)
+    );
+    for line in [
+        ask(r#""type":"control_request","#, r#","request_id":"k""#),
+        ask(&endless, ""),
+        ask(r#""type":"assistant","request_id":"k","#, ""),
+        ask(r#""type":"control_request","request_id":7,"#, ""),
+    ] {
+        let received = receive_long(&mut agent, &line);
+        assert!(
+            matches!(&received[..], [Received::Event(event)] if matches!(event.kind, ProviderEventKind::Unknown { .. })),
+            "{received:?}"
+        );
+    }
+    assert_eq!(agent.codec.pending_requests().count(), 0);
+    assert_eq!(agent.ask("next", "ls").len(), 1);
+}
+
 #[test]
 fn deep_nesting_broken_text_and_lone_surrogates_are_told_and_the_next_frame_is_read() {
     let mut agent = Agent::new();
