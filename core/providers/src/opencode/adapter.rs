@@ -212,6 +212,7 @@ impl OpencodeAdapter {
             launch.incarnation,
             Meters {
                 call: deadlines.call,
+                first: deadlines.first,
                 silent: deadlines.silent,
                 quiet: deadlines.quiet,
                 reconnect: deadlines.reconnect,

@@ -50,6 +50,7 @@ const BUSY: u32 = 10;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Meters {
     pub(super) call: Duration,
+    pub(super) first: Duration,
     pub(super) silent: Duration,
     pub(super) quiet: Duration,
     pub(super) reconnect: Duration,
@@ -284,7 +285,8 @@ impl Link {
                 session: session.clone(),
                 rules: Vec::new(),
             };
-            let _ = self.call(nothing).await;
+            // One that was started anew a moment ago may never answer its first calls.
+            let _ = self.call_within(nothing, self.meters.first).await;
             pause *= 2;
         }
     }
