@@ -10,7 +10,7 @@ use pilothouse_tests::places;
 use std::path::PathBuf;
 
 /// The versions whose files are kept, by their directory in tests/compat.
-const VERSIONS: &[&str] = &["first-light"];
+const VERSIONS: &[&str] = &["first-light", "v0.1.0"];
 
 fn fixture(version: &str) -> PathBuf {
     places::root().join("tests/compat").join(version)
