@@ -35,9 +35,13 @@ class SignInNotifications(private val context: Context) : SignInBoard {
     }
 
     private fun draw(notice: SignInNotice): Notification {
-        val text = context.resources.getQuantityString(R.plurals.sign_in_threads, notice.threads.toInt(), notice.threads) + "\n" +
-            (notice.steps.takeIf { it.isNotEmpty() }?.let { context.getString(R.string.sign_in_by, notice.host, it.joinToString(" → ")) }
-                ?: context.getString(R.string.sign_in_own_way, notice.host))
+        val here = if (notice.canSignIn) context.getString(R.string.sign_in_from_here) else null
+        val there = when {
+            notice.steps.isEmpty() -> context.getString(R.string.sign_in_own_way, notice.host)
+            else -> context.getString(R.string.sign_in_by, notice.host, notice.steps.joinToString(" → "))
+        }
+        val waiting = context.resources.getQuantityString(R.plurals.sign_in_threads, notice.threads.toInt(), notice.threads)
+        val text = listOfNotNull(waiting, here, there).joinToString("\n")
         val public = Notification.Builder(context, FAILED).setSmallIcon(R.drawable.ic_notification)
             .setContentTitle(context.getString(R.string.sign_in_refused_somewhere, notice.host)).build()
         val open = Intent(Intent.ACTION_MAIN, null, context, MainActivity::class.java)

@@ -62,8 +62,14 @@ class SignInsTest {
     }
 
     @Test fun another_agent_has_a_notification_of_its_own_and_the_steps_stand_in_order() {
-        app.core.tellsSignIns(notice(1), notice(2, "claude", listOf("claude", "/login")), notice(1, "mine", emptyList()))
+        app.core.tellsSignIns(
+            notice(1).copy(canSignIn = true), notice(2, "claude", listOf("claude", "/login")), notice(1, "mine", emptyList()),
+        )
         assertEquals(setOf("h1/codex", "h1/claude", "h1/mine"), shade.signIns.keys)
+        assertEquals(
+            "1 thread waits for it.\nTap to sign in from here.\nSign in on wren: codex login",
+            shade.signIns.getValue("h1/codex").bigText,
+        )
         assertEquals("2 threads wait for it.\nSign in on wren: claude → /login", shade.signIns.getValue("h1/claude").bigText)
         assertEquals("1 thread waits for it.\nSign in on wren in the agent's own way.", shade.signIns.getValue("h1/mine").bigText)
     }
