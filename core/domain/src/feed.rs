@@ -1,11 +1,12 @@
 //! What a ledger tells those who follow it: the summary feed over all threads, and one thread's log.
 
 use crate::{
-    AgentName, Cursor, Entry, Epoch, Mode, ThreadId, WorkspaceId,
+    AgentName, Cursor, Entry, Epoch, Mode, RunId, ThreadId, WorkspaceId,
     event::HoldReason,
     policy::Sandbox,
     request::RuntimeRequest,
     row::{ActiveSummary, LiveText, OpenItem, Row, Snapshot, ThreadSummary, WaitingCounts},
+    run::{BlockedOn, RunStatus},
     state::EndedRun,
     thread::Lineage,
 };
@@ -80,22 +81,40 @@ struct Line {
     workspace: WorkspaceId,
     agent: AgentName,
     mode: Readable<Mode>,
-    #[serde(default)]
-    sandbox: Readable<Sandbox>,
+    sandbox: Option<Readable<Sandbox>>,
     #[serde(default)]
     lineage: Readable<Lineage>,
-    #[serde(default)]
-    active: Readable<ActiveSummary>,
+    active: Option<Active>,
     #[serde(default)]
     last_run: Readable<EndedRun>,
     waiting: WaitingCounts,
     queued: u32,
-    #[serde(default)]
-    held: Readable<HoldReason>,
+    held: Option<Readable<HoldReason>>,
+    sign_in_problem: Option<String>,
     archived: bool,
     created_at_ms: u64,
     updated_at_ms: u64,
     seq: u64,
+}
+
+/// An [`ActiveSummary`] as far as it reads.
+#[derive(Deserialize)]
+struct Active {
+    run: RunId,
+    status: Readable<RunStatus>,
+    blocked_on: Readable<BlockedOn>,
+    since_ms: u64,
+}
+
+impl From<Active> for ActiveSummary {
+    fn from(active: Active) -> Self {
+        Self {
+            run: active.run,
+            status: active.status.0.unwrap_or(RunStatus::Running),
+            blocked_on: active.blocked_on.0.unwrap_or(BlockedOn::None),
+            since_ms: active.since_ms,
+        }
+    }
 }
 
 impl From<Line> for ThreadSummary {
@@ -107,14 +126,17 @@ impl From<Line> for ThreadSummary {
             agent: line.agent,
             // Nothing is promised of a mode that is not known.
             mode: line.mode.0.unwrap_or(Mode::FullAccess),
-            sandbox: line.sandbox.0,
+            // Its agent does not ask; nothing is promised of where it runs, either.
+            sandbox: line
+                .sandbox
+                .map(|sandbox| sandbox.0.unwrap_or(Sandbox::None)),
             lineage: line.lineage.0,
-            active: line.active.0,
+            active: line.active.map(ActiveSummary::from),
             last_run: line.last_run.0,
             waiting: line.waiting,
             queued: line.queued,
-            held: line.held.0,
-            sign_in_problem: None,
+            held: line.held.map(|held| held.0.unwrap_or(HoldReason::Person)),
+            sign_in_problem: line.sign_in_problem,
             last_line: NEWER.to_owned(),
             archived: line.archived,
             created_at_ms: line.created_at_ms,

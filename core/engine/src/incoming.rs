@@ -225,7 +225,7 @@ impl Actor {
                     },
                     _ => Refusal::Invalid {
                         field: "command".to_owned(),
-                        problem: error.message.clone(),
+                        problem: format!("{}; {}", error.message, error.next_step),
                     },
                 };
                 self.outcome(host, id, Some(Outcome::Refused { refusal }));
@@ -293,7 +293,6 @@ impl Actor {
         if reset && (known || answer.gap != Some(GapReason::Fresh)) {
             lock(&self.shared.live).thread(host, thread).generation += 1;
         }
-        lock(&self.shared.live).thread(host, thread).newer = false;
         self.open_items(host, thread, &answer.open_items, true);
         self.caught_up(host, thread);
         self.show_timeline(host, thread, true);
@@ -356,7 +355,12 @@ impl Actor {
         let reached = following
             .high_water
             .is_some_and(|high_water| seq >= high_water.seq);
-        lock(&self.shared.live).thread(host, thread).synchronised = reached;
+        {
+            let mut live = lock(&self.shared.live);
+            let held = live.thread(host, thread);
+            held.synchronised = reached;
+            held.newer &= !reached;
+        }
         self.tell_current();
     }
 

@@ -433,7 +433,7 @@ impl Client {
     async fn complaint(&mut self, error: &WireError) {
         match error.about {
             ErrorAbout::Sub { sub } => {
-                let gone = FarError::NotFound(error.message.clone());
+                let gone = why_not(error);
                 if let Some(looking) = self.looks.remove(&sub) {
                     let _ = looking.reply.send(Err(gone));
                     return;
@@ -459,12 +459,22 @@ impl Client {
             }
             ErrorAbout::Query { id } => {
                 if let Some((_, reply)) = self.queries.remove(&id) {
-                    let _ = reply.send(Err(FarError::NotFound(error.message.clone())));
+                    let _ = reply.send(Err(why_not(error)));
                 }
             }
             ErrorAbout::Message { .. } | ErrorAbout::Connection => {
                 tracing::warn!(error = error.message, "the other host complains");
             }
         }
+    }
+}
+
+/// Why something is not to be had: an answer that does not read says nothing of what there is.
+fn why_not(error: &WireError) -> FarError {
+    match error.code {
+        ErrorCode::Unsupported => {
+            FarError::Unreachable(format!("{}; {}", error.message, error.next_step))
+        }
+        _ => FarError::NotFound(error.message.clone()),
     }
 }

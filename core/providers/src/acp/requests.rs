@@ -470,7 +470,7 @@ pub(super) fn elicitation(session: NativeId, params: &Value, item: Option<Native
         Some("url") => {
             let url = shown.take(&text_or_empty(params, "url"), 8 * 1024);
             subject.reach.push(format!("open {url}"));
-            Answers::Decisions(form::decisions(true))
+            Answers::Decisions(form::decisions(Some(form::ACCEPT)))
         }
         _ => form::unreadable(params, &mut subject),
     };

@@ -308,7 +308,7 @@ pub(super) fn elicitation(thread: NativeId, request: &Value) -> Opened {
         Some("url") if request.get("url").is_some_and(Value::is_string) => {
             let url = text_or_empty(request, "url");
             subject.reach.push(format!("open {}", cut(&url, 8 * 1024)));
-            Answers::Decisions(form::decisions(true))
+            Answers::Decisions(form::decisions(Some(form::ACCEPT)))
         }
         None | Some("form") => {
             let schema = request.get("requested_schema").unwrap_or(&Value::Null);

@@ -66,7 +66,7 @@ pub(crate) fn read(params: &Value) -> Option<Opened> {
             subject
                 .reach
                 .push(format!("open {}", text_or_empty(params, "url")));
-            Answers::Decisions(form::decisions(true))
+            Answers::Decisions(form::decisions(Some(form::ACCEPT)))
         }
         other => {
             // Verification of a person and forms of OpenAI's own shape: shown, and can only be refused here.

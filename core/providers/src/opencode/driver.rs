@@ -333,10 +333,14 @@ impl OpencodeRuntime {
         };
         let starting = Arc::clone(lock(&self.starting).entry(send.thread.clone()).or_default());
         let _starting = starting.lock().await;
-        if self.process.has_exited() {
-            let message = "opencode's process has ended; nothing was sent".to_owned();
-            return Err(refused(ErrorCode::RuntimeLost, message));
-        }
+        let still_runs = || match self.process.has_exited() {
+            false => Ok(()),
+            true => {
+                let message = "opencode's process has ended; nothing was sent".to_owned();
+                Err(refused(ErrorCode::RuntimeLost, message))
+            }
+        };
+        still_runs()?;
         if self
             .link
             .with_codec(|codec| codec.active_turn(&send.thread).is_some())
@@ -348,6 +352,7 @@ impl OpencodeRuntime {
             .await
             .map_err(|error| refused(self.not_sent(&error), error.to_string()))?;
         self.link.prove(&send.thread).await;
+        still_runs()?;
         let prompt = Prompt {
             session: send.thread.clone(),
             turn: NativeId(String::new()),

@@ -153,7 +153,9 @@ impl Link {
             answer = self.http.call(call.request(), deadline) => answer,
             _ = self.process.exited() => return Err(CallError::Lost),
         };
-        if matches!(answer, Err(HttpError::Unreachable(_) | HttpError::Cut(_))) {
+        if matches!(answer, Err(HttpError::Unreachable(_) | HttpError::Cut(_)))
+            && !self.process.is_far()
+        {
             // Callers ask whether it has ended, and the system closes its connections first.
             let _ = tokio::time::timeout(ENDING, self.process.exited()).await;
         }

@@ -44,8 +44,13 @@ pub(crate) fn asked(schema: &Value, raw: &Value, subject: &mut Subject) -> Answe
     match form(schema) {
         Some((form, questions)) => {
             subject.questions = questions;
-            // One that needs nothing, without fields or with none that is required, only asks whether to go on.
-            let decisions = decisions(form.fields.iter().all(|field| !field.required));
+            // One that needs nothing, without fields or with none that is required, can be accepted as it is.
+            let accept = match form.fields.as_slice() {
+                [] => Some(ACCEPT),
+                fields if fields.iter().all(|field| !field.required) => Some(ACCEPT_EMPTY),
+                _ => None,
+            };
+            let decisions = decisions(accept);
             Answers::Form { form, decisions }
         }
         None => unreadable(raw, subject),
@@ -56,22 +61,34 @@ pub(crate) fn asked(schema: &Value, raw: &Value, subject: &mut Subject) -> Answe
 pub(crate) fn unreadable(raw: &Value, subject: &mut Subject) -> Answers {
     subject.incomplete = true;
     subject.text = Some(cut(&raw.to_string(), UNREADABLE));
-    Answers::Decisions(decisions(false))
+    Answers::Decisions(decisions(None))
 }
 
+/// How accepting is offered, and what it reaches.
+type Accept = (&'static str, &'static str);
+
+/// Accepting what has no fields.
+pub(crate) const ACCEPT: Accept = ("Accept", "the asker is told that you accept");
+
+/// Accepting a form that requires nothing.
+const ACCEPT_EMPTY: Accept = (
+    "Accept without filling in",
+    "the asker is told that you accept, with every field left out",
+);
+
 /// What can be chosen besides filling it.
-pub(crate) fn decisions(accept: bool) -> Vec<Decision> {
+pub(crate) fn decisions(accept: Option<Accept>) -> Vec<Decision> {
     let decision = |word: &str, label: &str, effect, reach: &str, content: Value| {
         let result = json!({"action": word, "content": content, "_meta": null});
         Decision::new(word, label, effect, reach, result)
     };
     let mut decisions = Vec::new();
-    if accept {
+    if let Some((label, reach)) = accept {
         decisions.push(decision(
             "accept",
-            "Accept",
+            label,
             OptionEffect::AllowOnce,
-            "the asker is told that you accept",
+            reach,
             json!({}),
         ));
     }

@@ -96,6 +96,9 @@ fn a_form_that_requires_nothing_can_be_accepted_as_it_is_and_one_that_cannot_be_
         assert_eq!(subject.questions.is_empty(), kind == "object");
         if offered.contains(&"accept") {
             assert!(subject.questions[0].optional);
+            // Accepting it so says that nothing is filled in.
+            assert_eq!(subject.options[0].label, "Accept without filling in");
+            assert!(subject.options[0].reach.contains("every field left out"));
             let empty = Answer::Reply {
                 replies: vec![reply("place", &[], Some(" "))],
             };

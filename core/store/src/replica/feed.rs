@@ -155,7 +155,8 @@ impl ReplicaTx<'_> {
         }
         self.db().write(
             "having the feeds told anew",
-            "UPDATE hosts SET feed_epoch = NULL, feed_revision = 0",
+            // The epoch stays: a ledger that was restored meanwhile is still noticed.
+            "UPDATE hosts SET feed_revision = 0",
             [],
         )?;
         self.put_setting(LISTS_READ_BY, program)

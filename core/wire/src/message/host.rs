@@ -294,9 +294,11 @@ impl WireError {
                 ErrorCode::Unsupported,
                 "update the host",
             ),
-            DecodeError::Part { about, .. } => {
-                (about.clone(), ErrorCode::Unsupported, "update this program")
-            }
+            DecodeError::Part { about, .. } => (
+                about.clone(),
+                ErrorCode::Unsupported,
+                "update this program, or report this",
+            ),
             DecodeError::Malformed { kind, .. } => (
                 ErrorAbout::Message { kind: kind.clone() },
                 ErrorCode::Malformed,

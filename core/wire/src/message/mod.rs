@@ -85,7 +85,7 @@ pub enum EncodeError {
 /// Why a frame is no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A type that this version does not know; the connection can go on.
+    /// A type, or an outcome of a command, that this version does not know; the connection can go on.
     #[error("a message of the unknown type `{kind}` came; the other side is newer")]
     Unknown {
         /// The type, cut to 80 characters.
@@ -271,16 +271,19 @@ fn diagnose_host(kind: &str, text: &str, reason: String) -> DecodeError {
     let Ok(head) = pilothouse_json::from_str::<Head>(text) else {
         return DecodeError::Malformed { kind, reason };
     };
-    let refused = head
-        .outcome
-        .is_some_and(|outcome| outcome.outcome == "refused");
     let about = match kind.as_str() {
         "feed" | "subscribed" | "entries" | "open_items" => {
             head.sub.map(|sub| ErrorAbout::Sub { sub })
         }
         "result" => head.id.map(|id| ErrorAbout::Query { id }),
-        // Of what was not refused nothing is concluded: the device asks again.
-        "outcome" if refused => head.command_id.map(|id| ErrorAbout::Command { id }),
+        "outcome" => match (head.command_id, head.outcome) {
+            (Some(id), Some(outcome)) if outcome.outcome == "refused" => {
+                Some(ErrorAbout::Command { id })
+            }
+            // Of what was not refused nothing is concluded: it is passed over, and the device asks again.
+            (Some(_), Some(_)) => return DecodeError::Unknown { kind },
+            _ => None,
+        },
         _ => None,
     };
     match about {
