@@ -107,7 +107,7 @@ static Status submit(uint64_t core, Buffer command) {
 }
 static Buffer release_queue(const char *host, const char *thread) { /* CommandBody.QueueRelease */
   Written w = {0};
-  put_text(&w, host); put_u8(&w, 1); put_text(&w, thread); put_i32(&w, 11); put_u64(&w, 7);
+  put_text(&w, host); put_u8(&w, 1); put_text(&w, thread); put_i32(&w, 12); put_u64(&w, 7);
   return written(&w);
 }
 static void polled(uint64_t data, int8_t code) { (void)data; NOTE(seen.polled = 1; seen.code = code); }
