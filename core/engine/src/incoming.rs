@@ -5,7 +5,7 @@ use crate::{
     hosts::Following, live::LiveBuffer, shared::Shows,
 };
 use pilothouse_domain::{
-    Cursor, Entry, Event, HostId, ItemStatus, LoggedEvent, Outcome, Refusal, ThreadId, ThreadState,
+    Cursor, Entry, Event, HostId, ItemStatus, LoggedEvent, Outcome, ThreadId, ThreadState,
     feed::{GapReason, Subscribed},
     row::{LiveText, OpenItem, Snapshot},
 };
@@ -216,18 +216,7 @@ impl Actor {
                 }
             }
             ErrorAbout::Command { id } => {
-                let refusal = match error.code {
-                    ErrorCode::Failed | ErrorCode::TooMuch => Refusal::Busy {
-                        what: error.message.clone(),
-                    },
-                    ErrorCode::Forbidden => Refusal::Forbidden {
-                        scope: pilothouse_domain::Scope::Operate,
-                    },
-                    _ => Refusal::Invalid {
-                        field: "command".to_owned(),
-                        problem: format!("{}; {}", error.message, error.next_step),
-                    },
-                };
+                let refusal = error.refusal();
                 self.outcome(host, id, Some(Outcome::Refused { refusal }));
             }
             ErrorAbout::Query { id } => {

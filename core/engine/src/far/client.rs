@@ -2,7 +2,7 @@
 
 use super::thread::{FarThread, Next};
 use pilothouse_domain::{
-    Command, CommandBody, CommandId, HostId, Outcome, Refusal, Row, ThreadId, ThreadState,
+    Command, CommandBody, CommandId, HostId, Outcome, Row, ThreadId, ThreadState,
 };
 use pilothouse_providers::remote::{FarError, FarTold};
 use pilothouse_wire::{
@@ -446,15 +446,7 @@ impl Client {
                 }
             }
             ErrorAbout::Command { id } => {
-                let refusal = match error.code {
-                    ErrorCode::Failed | ErrorCode::TooMuch => Refusal::Busy {
-                        what: error.message.clone(),
-                    },
-                    _ => Refusal::Invalid {
-                        field: "command".to_owned(),
-                        problem: error.message.clone(),
-                    },
-                };
+                let refusal = error.refusal();
                 self.outcome(id, Some(Outcome::Refused { refusal }));
             }
             ErrorAbout::Query { id } => {

@@ -7,7 +7,7 @@ use crate::{
     duplex::MAX_FRAME, pairing::PairingRefusal, stream::Encoding, version::VersionRefusal,
 };
 use pilothouse_domain::{
-    CommandId, Cursor, DeviceId, Entry, Epoch, HostId, Outcome, Policy, Scope, ThreadId,
+    CommandId, Cursor, DeviceId, Entry, Epoch, HostId, Outcome, Policy, Refusal, Scope, ThreadId,
     feed::{FeedUpdate, Subscribed},
     row::{LiveText, OpenItem},
 };
@@ -286,6 +286,22 @@ pub enum ErrorCode {
 }
 
 impl WireError {
+    /// What a command that got this for an answer ends with.
+    pub fn refusal(&self) -> Refusal {
+        match self.code {
+            ErrorCode::Failed | ErrorCode::TooMuch => Refusal::Busy {
+                what: self.message.clone(),
+            },
+            ErrorCode::Forbidden => Refusal::Forbidden {
+                scope: Scope::Operate,
+            },
+            _ => Refusal::Invalid {
+                field: "command".to_owned(),
+                problem: format!("{}; {}", self.message, self.next_step),
+            },
+        }
+    }
+
     /// The answer to a frame that did not read; of [`DecodeError::Part`] what a device tells itself.
     pub fn of_decode(error: &DecodeError) -> Self {
         let (about, code, next_step) = match error {
