@@ -88,7 +88,7 @@ pub enum DecodeError {
     /// A type, or an outcome of a command, that this version does not know; the connection can go on.
     #[error("a message of the unknown type `{kind}` came; the other side is newer")]
     Unknown {
-        /// The type, cut to 80 characters.
+        /// The type, cut to 160 characters.
         kind: String,
     },
     /// A command that this version does not know, or not in this form; to be answered with this refusal.
