@@ -37,7 +37,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 /// Less than any deadline of a driver: whoever ends only by its deadline hangs.
 const HANGS: Duration = Duration::from_secs(30);
 /// Agents that run at a time.
-pub(crate) const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 8;
 
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(HANGS, future)
@@ -322,23 +322,34 @@ async fn ends_everywhere(adapter: impl ProviderAdapter, steps: &'static [Step], 
     };
     let all = points(steps, each());
     let count = all.len();
+    let reached = lives(all, |point| {
+        let dying = Arc::clone(&dying);
+        async move {
+            eprintln!("{} at {point:?}", dying.adapter.family());
+            dying.ends(launch(Some(point)), launch(None)).await
+        }
+    });
+    each_is_met(count, &reached.await, parts);
+}
+
+/// A life for each point, [`AT_ONCE`] at a time, and how many came how far.
+pub(crate) async fn lives<P, L>(points: Vec<P>, life: impl Fn(P) -> L) -> BTreeMap<Reached, u32>
+where
+    L: Future<Output = Reached> + Send + 'static,
+{
     let mut running = JoinSet::new();
-    let mut reached = BTreeMap::<Reached, u32>::new();
-    for point in all {
+    let mut reached = BTreeMap::new();
+    for point in points {
         if running.len() >= AT_ONCE {
             let one = running.join_next().await.unwrap().unwrap();
             *reached.entry(one).or_default() += 1;
         }
-        let dying = Arc::clone(&dying);
-        running.spawn(async move {
-            eprintln!("{} at {point:?}", dying.adapter.family());
-            dying.ends(launch(Some(point)), launch(None)).await
-        });
+        running.spawn(life(point));
     }
     while let Some(one) = running.join_next().await {
         *reached.entry(one.unwrap()).or_default() += 1;
     }
-    each_is_met(count, &reached, parts);
+    reached
 }
 
 /// Each part of a life is one that an agent ended in.

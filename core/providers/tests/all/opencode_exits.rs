@@ -2,7 +2,7 @@
 //! the stream, between two. With the process go its connections, and nobody listens any more.
 
 use crate::{
-    exits::{ALL, AT_ONCE, Dying, Reached, each, each_is_met, life, within},
+    exits::{ALL, Dying, Reached, each, each_is_met, life, lives, within},
     support::{PATIENCE, launch},
 };
 use pilothouse_providers::{
@@ -358,24 +358,16 @@ async fn an_opencode_that_ends_anywhere_leaves_nothing_hanging_and_nothing_open(
     assert_eq!(end, Reached::End);
     let all = points(&whole.state.lock().await.written);
     let count = all.len();
-    let mut reached = BTreeMap::from([(end, 1)]);
-    let mut running = JoinSet::new();
-    for point in all {
-        if running.len() >= AT_ONCE {
-            *reached
-                .entry(running.join_next().await.unwrap().unwrap())
-                .or_default() += 1;
-        }
+    let mut reached = lives(all, |point| {
         let dying = Arc::clone(&dying);
-        running.spawn(async move {
+        async move {
             let ends = Opencode::start(Some(point)).await;
             let later = Opencode::start(None).await;
             dying.ends(ends.launch.clone(), later.launch.clone()).await
-        });
-    }
-    while let Some(one) = running.join_next().await {
-        *reached.entry(one.unwrap()).or_default() += 1;
-    }
+        }
+    })
+    .await;
+    *reached.entry(end).or_default() += 1;
     each_is_met(count, &reached, &ALL);
 }
 
