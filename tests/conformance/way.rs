@@ -8,7 +8,6 @@ use pilothouse_tests::{
     process::{self, Process},
 };
 use serde::{Deserialize, Serialize};
-use std::process::Command;
 
 /// How a person starts an opencode whose subagents ask, as its threads advise.
 const ADVISED: (&str, &str) = (
@@ -175,8 +174,7 @@ impl Between {
             return pids;
         }
         for pid in &pids {
-            let group = format!("-{pid}");
-            let _ = Command::new("kill").args(["-9", "--", &group]).status();
+            process::kill_group(*pid);
             process::gone(*pid);
         }
         pids

@@ -1,6 +1,9 @@
 //! Agents' servers that a person started, known to no host.
 
-use crate::{World, opencode_home::needs_no_registry, places, until, world::OPENCODE_ENV};
+use crate::{
+    World, opencode_home::needs_no_registry, places, process::kill_group, until,
+    world::OPENCODE_ENV,
+};
 use pilothouse_engine::{DirectAgent, DirectFamily};
 use std::{
     fs::{self, File},
@@ -159,8 +162,7 @@ impl Elsewhere {
     }
 
     fn kill_9(&mut self) {
-        let group = format!("-{}", self.child.id());
-        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+        kill_group(self.child.id());
         let _ = self.child.wait();
     }
 }

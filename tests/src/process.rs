@@ -225,3 +225,9 @@ pub fn gone(pid: u32) {
         }
     });
 }
+
+/// SIGKILL to a process that leads a group of its own, and to all of the group; whether there was one.
+pub fn kill_group(leader: u32) -> bool {
+    let leader = i32::try_from(leader).ok().and_then(Pid::from_raw);
+    leader.is_some_and(|leader| kill_process_group(leader, Signal::KILL).is_ok())
+}

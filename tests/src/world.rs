@@ -2,7 +2,7 @@
 
 use crate::{
     device::Device, host::Host, issuer::Issuer, model::Model, opencode_home::needs_no_registry,
-    places, proxy::Proxy,
+    places, process::kill_group, proxy::Proxy,
 };
 use std::{
     fmt::Write as _,
@@ -458,10 +458,8 @@ impl Drop for LeftRunning {
             }
             let record = fs::read(&path).unwrap_or_default();
             let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
-            if let Some(pid) = record["pid"].as_u64() {
-                let _ = Command::new("kill")
-                    .args(["-9", "--", &format!("-{pid}")])
-                    .status();
+            if let Some(pid) = record["pid"].as_u64().and_then(|pid| pid.try_into().ok()) {
+                kill_group(pid);
             }
         }
     }

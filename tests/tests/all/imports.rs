@@ -3,7 +3,7 @@
 
 use crate::stories::{conversation, import, listed, says};
 use pilothouse_domain::{ConversationKey, Mode, Refusal, RunStatus, event::HoldReason};
-use pilothouse_tests::{Cli, Setup, World, picture::dot, places};
+use pilothouse_tests::{Cli, Setup, World, picture::dot, places, process::kill_group};
 use serde_json::json;
 use std::{
     fs,
@@ -116,8 +116,7 @@ fn listed_and_imported(mut world: World, agent: &str, desk: Desk) {
     // Somebody goes on with it at the desk, while no agent of the host has it loaded.
     world.host.stop();
     for pid in world.host.outliving() {
-        let group = format!("-{pid}");
-        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+        kill_group(pid);
     }
     for text in [
         "desk [[id:four]] [[script:say]]",

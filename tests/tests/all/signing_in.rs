@@ -8,9 +8,8 @@ use pilothouse_domain::{
     request::{LostReason, RequestKind, SignInSteps},
 };
 use pilothouse_engine::{InboxRow, SignedOutRow};
-use pilothouse_tests::{Cli, Device, Issuer, Setup, World, until};
+use pilothouse_tests::{Cli, Device, Issuer, Setup, World, process::kill_group, until};
 use serde_json::json;
-use std::process::Command;
 
 /// A world in which an agent is not signed in, and two of its threads wait for that: one that was refused, one that was not asked.
 pub(crate) struct SignedOut {
@@ -263,9 +262,7 @@ pub(crate) fn a_killed_agent_loses_it(out: &SignedOut) {
     let agents = out.world.host.outliving();
     assert!(!agents.is_empty());
     for agent in agents {
-        let group = format!("-{agent}");
-        let killed = Command::new("kill").args(["-9", "--", &group]).status();
-        assert!(killed.is_ok_and(|status| status.success()));
+        assert!(kill_group(agent));
     }
     assert_eq!(
         out.closed(&asked),
