@@ -4,7 +4,8 @@
 //! the agent by its pipe, its socket, or a file that only this user can read. Nothing of it is logged: its values stand in no
 //! `Debug` text, and are taken out of what the agent writes.
 
-use pilothouse_domain::{ProviderEvent, ProviderEventKind, provider_event::NativePlace};
+use crate::rpc;
+use pilothouse_domain::{ProviderEvent, provider_event::NativePlace};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
@@ -270,19 +271,11 @@ pub(crate) fn not_started(name: &str, problem: &str) -> String {
     format!("the MCP server `{name}` is not there: {problem}")
 }
 
-/// Something about servers, told where the person of a conversation reads.
-pub(crate) fn notice(raw: String) -> ProviderEventKind {
-    ProviderEventKind::Unknown {
-        label: "notice (warning)".to_owned(),
-        raw,
-    }
-}
-
-/// The same as the first events of a process that serves one conversation.
+/// What is said of servers, as the first events of a process that serves one conversation.
 pub(crate) fn notices(told: Vec<String>) -> impl Iterator<Item = ProviderEvent> {
     told.into_iter().map(|raw| ProviderEvent {
         place: NativePlace::default(),
-        kind: notice(raw),
+        kind: rpc::notice(raw),
     })
 }
 

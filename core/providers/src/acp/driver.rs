@@ -15,13 +15,13 @@ use crate::{
     mcp::{self, McpReach, McpServer, McpServers},
     process::{BoundProcess, Life, StopTimers},
     rpc::{
-        CallFailure as _, date, greeting,
+        self, CallFailure as _, date, greeting,
         session::{STDERR_SHOWN, Session, lock},
     },
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
-    AgentName, Capabilities, Mode, NativeId, ProviderEvent, ProviderEventKind,
+    AgentName, Capabilities, Mode, NativeId, ProviderEvent,
     policy::Sandbox,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
@@ -285,10 +285,7 @@ impl AcpRuntime {
                         self.name(),
                         self.hello.version
                     );
-                    lock(&self.session.codec).tell(ProviderEventKind::Unknown {
-                        label: "notice (warning)".to_owned(),
-                        raw,
-                    });
+                    lock(&self.session.codec).tell(rpc::notice(raw));
                 }
                 Ok(session)
             }
@@ -312,7 +309,7 @@ impl AcpRuntime {
         });
         let mut codec = lock(&self.session.codec);
         for told in told {
-            codec.tell(mcp::notice(told));
+            codec.tell(rpc::notice(told));
         }
         servers
     }

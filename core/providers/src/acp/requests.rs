@@ -14,7 +14,7 @@ use crate::rpc::{
     answers::{Answers, Decision},
     asked::Opened,
     form,
-    frames::{cut, has_unknown, list, text_of, text_or_empty},
+    frames::{UNREADABLE, cut, has_unknown, list, text_of, text_or_empty},
 };
 use pilothouse_domain::{
     Body, NativeId, OptionId, Subject,
@@ -27,8 +27,6 @@ use serde_json::{Map, Value, json};
 const TEXT: usize = 128 * 1024;
 /// Bytes of all texts of a subject; what is beyond is not shown, and it is never approvable in one tap.
 const SUBJECT: usize = 512 * 1024;
-/// Bytes of an unreadable request that are shown.
-const UNREADABLE: usize = 16 * 1024;
 /// Options of one request; more are not shown.
 const OPTIONS: usize = 32;
 /// Bytes of an option's label.

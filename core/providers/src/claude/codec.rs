@@ -10,7 +10,6 @@ use super::{
     tools::Tool,
     turns::Sent,
 };
-use crate::mcp;
 use crate::rpc::{
     self, Peer,
     asked::{AnswerProblem, Requests, is_bounded, request_id},
@@ -432,7 +431,7 @@ impl Codec {
             out.push(Received::Send(outgoing::error_line(id, message)));
             let told =
                 format!("Claude Code asked for something in at least {bytes} bytes: {message}");
-            event(out, self.place(None), mcp::notice(told));
+            event(out, self.place(None), rpc::notice(told));
         }
     }
 

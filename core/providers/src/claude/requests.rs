@@ -11,7 +11,7 @@ use crate::{
         answers::{Answers, Decision},
         asked::Opened,
         form,
-        frames::{cut, has_unknown, list, text_of, text_or_empty},
+        frames::{UNREADABLE, cut, has_unknown, list, text_of, text_or_empty},
     },
 };
 use pilothouse_domain::{
@@ -23,8 +23,6 @@ use serde_json::{Map, Value, json};
 
 /// Bytes of a text in a subject; of a longer one only the beginning is shown, and it is never approvable in one tap.
 const TEXT: usize = 128 * 1024;
-/// Bytes of an unreadable request that are shown.
-const UNREADABLE: usize = 16 * 1024;
 /// Questions of one request, and choices of one question, that are shown.
 const SHOWN: usize = 32;
 

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     mcp,
     rpc::{
-        event,
+        self, event,
         frames::{cut, list, text_of, text_or_empty},
     },
 };
@@ -94,7 +94,7 @@ fn servers(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>) {
             "needs-auth" => "it needs a sign-in on the host".to_owned(),
             status => format!("the agent calls it `{status}`"),
         };
-        let kind = mcp::notice(mcp::not_started(&name, &problem));
+        let kind = rpc::notice(mcp::not_started(&name, &problem));
         event(out, codec.place(None), kind);
     }
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     mcp,
     rpc::{
-        budget, event,
+        self, budget, event,
         frames::{RAW_LIMIT, bounded_id, cut, id_of, text_of, text_or_empty, texts},
     },
 };
@@ -143,7 +143,7 @@ fn tell(codec: &mut Codec, thread: &NativeId, out: &mut Vec<Received>) {
     };
     let place = codec.lineage.place(Some(thread.clone()), Some(turn));
     for told in codec.untold.remove(thread).unwrap_or_default() {
-        event(out, place.clone(), mcp::notice(told));
+        event(out, place.clone(), rpc::notice(told));
     }
 }
 

@@ -22,12 +22,11 @@ use crate::{
     },
     naming::FindFiles,
     process::agent::AgentProcess,
-    rpc::{CallFailure as _, greeting, session::lock},
+    rpc::{self, CallFailure as _, greeting, session::lock},
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
-    ProviderEventKind,
     provider::OfferedModel,
     provider_event::NativePlace,
     request::AnswerDelivery,
@@ -430,10 +429,7 @@ impl OpencodeRuntime {
                 root: None,
                 turn: Some(turn.clone()),
             },
-            kind: ProviderEventKind::Unknown {
-                label: "notice (warning)".to_owned(),
-                raw: format!("somebody else started this opencode: {subagents}"),
-            },
+            kind: rpc::notice(format!("somebody else started this opencode: {subagents}")),
         };
         self.link.tell(|_| vec![Told::Event(told)]).await;
     }

@@ -7,7 +7,7 @@ use super::tools;
 use crate::rpc::{
     answers::{Answers, Decision},
     asked::Opened,
-    frames::{cut, has_unknown, list, text_of, text_or_empty, texts},
+    frames::{UNREADABLE, cut, has_unknown, list, text_of, text_or_empty, texts},
 };
 use pilothouse_domain::{
     NativeId, Subject,
@@ -18,8 +18,6 @@ use serde_json::{Value, json};
 
 /// Bytes of a text in a subject; of a longer one only the beginning is shown, and it is never approvable in one tap.
 const TEXT: usize = 128 * 1024;
-/// Bytes of an unreadable request that are shown.
-const UNREADABLE: usize = 16 * 1024;
 /// Questions of one request, and choices of one question; of more the request is shown as incomplete.
 const QUESTIONS: usize = 32;
 /// Bytes of the rules that an answer grants; it is not offered where they are more than can be shown.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     mcp::{self, McpServer, McpServers},
-    rpc::session::lock,
+    rpc::{self, session::lock},
 };
 use futures_util::future::join_all;
 use pilothouse_domain::{NativeId, ProviderEvent, provider_event::NativePlace};
@@ -142,7 +142,7 @@ impl Servers {
         let told = problems.into_iter().map(|problem| {
             Told::Event(ProviderEvent {
                 place: place.clone(),
-                kind: mcp::notice(problem),
+                kind: rpc::notice(problem),
             })
         });
         link.tell(|_| told.collect()).await;

@@ -7,7 +7,7 @@ use super::{
 use crate::rpc::{
     answers::{Answers, Decision},
     asked::Opened,
-    frames::{cut, has_unknown, list, text_of, text_or_empty},
+    frames::{UNREADABLE, cut, has_unknown, list, text_of, text_or_empty},
 };
 use pilothouse_domain::{
     Body, NativeId, Subject,
@@ -18,8 +18,6 @@ use serde_json::{Value, json};
 
 /// Bytes of a text in a subject; of a longer one only the beginning is shown, and it is never approvable in one tap.
 const TEXT: usize = 128 * 1024;
-/// Bytes of an unreadable request that are shown.
-const UNREADABLE: usize = 16 * 1024;
 /// Choices of one dialog; more are not shown.
 const CHOICES: usize = 64;
 /// Bytes of a choice's label.

@@ -3,7 +3,7 @@
 use super::{
     answers::{Answers, Decision},
     budget,
-    frames::{cut, list, text_of, text_or_empty, texts},
+    frames::{UNREADABLE, cut, list, text_of, text_or_empty, texts},
 };
 use pilothouse_domain::{
     Subject,
@@ -34,9 +34,6 @@ enum Kind {
     Boolean,
     Several,
 }
-
-/// Bytes of what cannot be read that are shown.
-const UNREADABLE: usize = 16 * 1024;
 
 /// Reads a form into the questions of what is asked, and what it can be answered with; `raw` is what is shown instead if a field is
 /// of a shape that this version does not know.

@@ -11,6 +11,8 @@ use serde_json::Value;
 pub const FRAME_LIMIT: usize = 16 * 1024 * 1024;
 /// Bytes of a frame that are kept verbatim in an `Unknown` event.
 pub const RAW_LIMIT: usize = 4 * 1024;
+/// Bytes of a request that cannot be read which its person is shown.
+pub(crate) const UNREADABLE: usize = 16 * 1024;
 /// Values of one frame that are read: in memory a value takes much more than its two bytes.
 const VALUES: usize = 1024 * 1024;
 /// Bytes of an id; a longer one is told from others by its hash.

@@ -192,6 +192,14 @@ pub(crate) fn event<R, E>(
     out.push(Received::Event(ProviderEvent { place, kind }));
 }
 
+/// Something of ours, told where the person of a conversation reads.
+pub(crate) fn notice(raw: String) -> ProviderEventKind {
+    ProviderEventKind::Unknown {
+        label: "notice (warning)".to_owned(),
+        raw,
+    }
+}
+
 /// The end of a turn; before it, where it failed, why: a person reads that among the turn's items.
 pub(crate) fn turn_end(status: TurnStatus, error: Option<RunError>) -> Vec<ProviderEventKind> {
     let words = error.clone().filter(|_| status == TurnStatus::Failed);
