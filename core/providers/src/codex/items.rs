@@ -261,7 +261,7 @@ pub(crate) fn run_error(error: &Value) -> RunError {
         ("sessionBudgetExceeded" | "usageLimitExceeded" | "rateLimitExceeded", _) => {
             ErrorCode::Limit
         }
-        ("unauthorized", _) | (_, Some(401)) => ErrorCode::SignIn,
+        ("unauthorized", _) | (_, Some(401 | 403)) => ErrorCode::SignIn,
         (_, Some(429)) => ErrorCode::Limit,
         (
             "serverOverloaded"

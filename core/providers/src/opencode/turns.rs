@@ -396,7 +396,7 @@ fn failure(error: &Value) -> Failure {
     let status = data.get("statusCode").and_then(Value::as_u64);
     let code = match (name.as_str(), status) {
         ("MessageAbortedError", _) => return Failure::Aborted,
-        ("ProviderAuthError", _) | (_, Some(401)) => ErrorCode::SignIn,
+        ("ProviderAuthError", _) | (_, Some(401 | 403)) => ErrorCode::SignIn,
         ("ContextOverflowError", _) => ErrorCode::ContextFull,
         ("MessageOutputLengthError", _) | (_, Some(402 | 429)) => ErrorCode::Limit,
         ("APIError", _) => ErrorCode::ModelService,
@@ -412,7 +412,7 @@ fn failure(error: &Value) -> Failure {
 fn code_of_words(words: &str) -> ErrorCode {
     let words = words.to_ascii_lowercase();
     let has = |some: &[&str]| some.iter().any(|one| words.contains(one));
-    if has(&["unauthorized", "api key", "authentication", "401"]) {
+    if has(&["unauthorized", "api key", "authentication", "401", "403"]) {
         ErrorCode::SignIn
     } else if has(&[
         "rate limit",

@@ -71,7 +71,7 @@ impl Stop {
 pub(super) fn failure(words: &str) -> RunError {
     let status = words.split(|c: char| !c.is_ascii_digit()).next();
     let code = match status.and_then(|digits| digits.parse::<u16>().ok()) {
-        Some(401) => ErrorCode::SignIn,
+        Some(401 | 403) => ErrorCode::SignIn,
         Some(429) => ErrorCode::Limit,
         Some(500..=599) => ErrorCode::ModelService,
         _ if words.starts_with("Connection error") => ErrorCode::ModelService,
