@@ -1,15 +1,12 @@
-//! Real Claude Code through the contract: turns, stops, resumption, work beside the turn, modes and models.
+//! Real Claude Code through the contract: turns, stops, resumption, work beside the turn, models.
 
 use crate::{
-    claude_world::{MODEL, World, call, choose, run, selection},
+    claude_world::{MODEL, World, call, choose, run},
     support::say,
 };
 use pilothouse_domain::{
-    ItemContent, ItemStatus, Mode, NativeId, ProviderEventKind,
-    provider::TurnStatus,
-    provider_event::Resolution,
-    request::{LostReason, RequestKind},
-    run::ErrorCode,
+    ItemContent, ItemStatus, Mode, NativeId, ProviderEventKind, provider::TurnStatus,
+    provider_event::Resolution, request::LostReason, run::ErrorCode,
 };
 use pilothouse_providers::contract::{
     Compaction, Escalation, InterruptError, OpenError, RespondError, SendError,
@@ -329,67 +326,6 @@ async fn case_32_a_turn_that_the_model_fails_is_failed_for_what_it_was_and_the_n
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_mode_lets_pass_what_it_says_and_only_full_access_may_lift_the_checks() {
-    for (mode, asks_for_edits, asks_for_commands) in [
-        (Mode::Ask, true, true),
-        (Mode::AutoEdit, false, true),
-        (Mode::FullAccess, false, false),
-    ] {
-        let mut world = World::start_with(json!({}), selection(mode), &[]).await;
-        let file = world.workspace().join("made.txt").display().to_string();
-        world.model.script(
-            "edit",
-            &json!([
-                call("Write", json!({"file_path": file, "content": "x"})),
-                say("ok")
-            ]),
-        );
-        // Outside of the workspace every mode but the last asks.
-        let outside = world.dir.path().join("outside.txt").display().to_string();
-        world
-            .model
-            .script("run", &json!([run(&format!("touch {outside}")), say("ok")]));
-        let thread = world.open(None).await;
-        for (script, asks) in [("edit", asks_for_edits), ("run", asks_for_commands)] {
-            world.send(&thread, &format!("[[script:{script}]]")).await;
-            let asked = world
-                .until("a request or the end", |event| match &event.kind {
-                    ProviderEventKind::RequestOpened { .. } => Some(true),
-                    ProviderEventKind::TurnEnded { .. } => Some(false),
-                    _ => None,
-                })
-                .await;
-            assert_eq!(asked, asks, "{mode:?} {script}");
-            if asked {
-                let asked = world.last_asked();
-                world.choose(&asked, "deny_and_stop").await;
-                world.turn_end().await;
-            }
-        }
-        assert_eq!(may_bypass(&world), mode == Mode::FullAccess);
-        if mode != Mode::FullAccess {
-            // A person chooses it for the thread: a process that may lift its checks takes up the conversation.
-            let mut message = world.message(&thread, "[[script:run]]");
-            message.selection.mode = Mode::FullAccess;
-            world.runtime.send_turn(message).await.unwrap();
-            assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
-            assert!(world.dir.path().join("outside.txt").exists());
-            assert!(may_bypass(&world));
-            let ended =
-                |kind: &ProviderEventKind| matches!(kind, ProviderEventKind::SessionEnded { .. });
-            assert!(!world.seen.iter().any(|event| ended(&event.kind)));
-        }
-    }
-}
-
-/// Whether the process was told that it may lift every check.
-fn may_bypass(world: &World) -> bool {
-    let pid = world.runtime.process_id().unwrap();
-    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
-    String::from_utf8_lossy(&arguments).contains("dangerously-skip-permissions")
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_is_copied_whole_or_up_to_a_turn_and_the_other_stays_as_it_was() {
     use pilothouse_providers::contract::ForkThread;
     let script = json!({
@@ -447,20 +383,6 @@ async fn a_conversation_is_copied_whole_or_up_to_a_turn_and_the_other_stays_as_i
             matches!(event.kind, ProviderEventKind::SessionEnded { .. }).then_some(())
         })
         .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opening_a_conversation_leaves_no_mode_of_the_persons_own_settings_in_force() {
-    let mut world = World::start(json!({"go": [run("touch made.txt"), say("ok")]})).await;
-    std::fs::write(
-        world.dir.path().join("claude/settings.json"),
-        r#"{"permissions": {"defaultMode": "acceptEdits"}}"#,
-    )
-    .unwrap();
-    world.restart(None).await;
-    let thread = world.open(None).await;
-    world.send(&thread, "[[script:go]]").await;
-    assert_eq!(world.request().await.kind, RequestKind::Command);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) arguments: Vec<String>,
     /// Servers of tools that it is given.
     mcp: McpServers,
+    /// What host.toml says for modes.
+    pub(crate) modes: BTreeMap<Mode, String>,
     lives: AtomicU8,
 }
 
@@ -137,7 +139,9 @@ impl World {
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         let lives = AtomicU8::new(1);
         let mcp = mcp(dir.path());
-        let (runtime, events) = start(&dir, &model, 1, None, (&selection, &mcp), &arguments)
+        let modes = BTreeMap::new();
+        let given = (&selection, &mcp, &modes);
+        let (runtime, events) = start(&dir, &model, 1, None, given, &arguments)
             .await
             .expect("claude starts");
         Self {
@@ -150,6 +154,7 @@ impl World {
             selection,
             arguments,
             mcp,
+            modes,
             lives,
         }
     }
@@ -162,7 +167,7 @@ impl World {
             &self.model,
             life,
             resume,
-            (&self.selection, &self.mcp),
+            (&self.selection, &self.mcp, &self.modes),
             &self.arguments,
         )
         .await
@@ -366,13 +371,14 @@ async fn start(
     model: &Model,
     life: u8,
     resume: Option<NativeId>,
-    (selection, mcp): (&Selection, &McpServers),
+    (selection, mcp, modes): (&Selection, &McpServers, &BTreeMap<Mode, String>),
     arguments: &[String],
 ) -> Result<(Arc<dyn AgentRuntime>, mpsc::Receiver<RuntimeEvents>), StartError> {
     let (sender, events) = mpsc::channel(1024);
     let mut launch = launch(dir.path(), model.port, life);
     launch.command.extend(arguments.iter().cloned());
     launch.mcp = mcp.clone();
+    launch.modes = modes.clone();
     launch.opens = Some(OpenThread {
         resume,
         cwd: launch.cwd.clone(),

@@ -23,6 +23,7 @@ mod claude_asking;
 mod claude_hostile;
 mod claude_labels;
 mod claude_misbehaving;
+mod claude_modes;
 mod claude_real;
 mod claude_recordings;
 mod claude_whole;
