@@ -2,7 +2,8 @@
 
 use crate::world::{PHONE, World, approval, assistant, choose, command};
 use pilothouse_domain::{
-    ItemContent, ItemStatus, NativeId, ProviderEventKind, RequestStatus, RunStatus, limits,
+    EffectKind, ItemContent, ItemStatus, NativeId, ProviderEventKind, RequestStatus, Row,
+    RunStatus, limits,
     provider::TurnStatus,
     provider_event::NativePlace,
     request::{LostReason, RequestKind},
@@ -125,6 +126,64 @@ fn case_38_a_child_that_was_never_announced_is_shown_and_can_ask() {
     assert_eq!(
         world.thread.state.node(request.node).unwrap().kind,
         NodeKind::Subagent
+    );
+}
+
+#[test]
+fn case_38_a_grandchild_asks_under_its_parents_also_when_the_turn_is_over() {
+    let mut world = World::new();
+    let run = world.running("first");
+    spawn(&mut world, "A");
+    let grandchild = ProviderEventKind::ChildOpened {
+        child: "G".into(),
+        item: None,
+        title: "Look into the rest".into(),
+    };
+    world.agent_at(of("A"), grandchild);
+    world.end_turn(TurnStatus::Completed);
+    assert_eq!(world.run(run).status, RunStatus::Completed);
+    ask(&mut world, "G", "9");
+    let request = world.request();
+    assert_eq!(request.status, RequestStatus::Pending);
+
+    let nodes: Vec<_> = world
+        .thread
+        .rows
+        .0
+        .values()
+        .filter_map(|row| match row {
+            Row::Node(node) => Some(node),
+            _ => None,
+        })
+        .collect();
+    let mut above = vec![];
+    let mut next = Some(request.node);
+    while let Some(id) = next {
+        let node = nodes.iter().find(|node| node.id == id).unwrap();
+        assert_eq!(node.run, run);
+        above.push((node.kind, node.title.as_str()));
+        next = node.parent;
+    }
+    let [asking, parent, (root, _)] = above[..] else {
+        panic!("a grandchild, a child and the thread's turn: {above:?}")
+    };
+    assert_eq!(asking, (NodeKind::Subagent, "Look into the rest"));
+    assert_eq!(parent, (NodeKind::Subagent, "Look into A"));
+    assert_eq!(root, NodeKind::RootTurn);
+
+    // Its parent's end leaves it, and what it asks.
+    world.agent(ProviderEventKind::ChildClosed {
+        child: "A".into(),
+        status: TurnStatus::Completed,
+    });
+    world.effects();
+    world
+        .answer_as(PHONE, request.id, request.content_hash, choose("accept"))
+        .unwrap();
+    let effects = world.effects();
+    assert!(
+        matches!(&effects[..], [effect] if matches!(effect.kind, EffectKind::Respond { .. })),
+        "the agent is told: {effects:?}"
     );
 }
 

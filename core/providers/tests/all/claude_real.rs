@@ -2,6 +2,7 @@
 
 use crate::{
     claude_world::{MODEL, World, call, choose, run},
+    heard,
     support::say,
 };
 use pilothouse_domain::{
@@ -157,9 +158,13 @@ async fn a_conversation_that_is_not_there_is_not_found_and_can_be_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn case_38_a_subagent_and_one_that_outlives_its_turn_ask_for_themselves() {
+async fn case_38_a_subagent_and_one_whose_turn_is_over_ask_for_themselves() {
     for background in [false, true] {
-        let child = json!([run("touch child.txt"), say("Child result 42")]);
+        let mut works = run("touch child.txt");
+        if background {
+            works["hold"] = json!("over");
+        }
+        let child = json!([works, say("Child result 42")]);
         let agent = call(
             "Agent",
             json!({"description": "kid", "prompt": "do [[script:child]]", "subagent_type": "general-purpose", "run_in_background": background}),
@@ -167,8 +172,8 @@ async fn case_38_a_subagent_and_one_that_outlives_its_turn_ask_for_themselves() 
         let mut world =
             World::start(json!({"go": [agent, say("Parent done.")], "child": child})).await;
         let thread = world.open(None).await;
-        world.send(&thread, "[[script:go]]").await;
-        let opened = world
+        let turn = world.send(&thread, "[[script:go]]").await;
+        let (child, title, item) = world
             .until("the subagent", |event| match &event.kind {
                 ProviderEventKind::ChildOpened { child, title, item } => {
                     Some((child.clone(), title.clone(), item.clone()))
@@ -176,26 +181,35 @@ async fn case_38_a_subagent_and_one_that_outlives_its_turn_ask_for_themselves() 
                 _ => None,
             })
             .await;
-        assert_eq!(opened.1, "kid");
-        assert!(opened.2.is_some(), "its item is named");
+        assert_eq!(title, "kid");
+        assert!(item.is_some(), "its item is named");
+        if background {
+            let ended = world
+                .until("the end of the parent's turn", |event| {
+                    heard::turn_end(event).map(|(status, _)| (status, event.place.turn.clone()))
+                })
+                .await;
+            assert_eq!(ended, (TurnStatus::Completed, Some(turn.clone())));
+            let asks =
+                |kind: &ProviderEventKind| matches!(kind, ProviderEventKind::RequestOpened { .. });
+            assert!(!world.seen.iter().any(|event| asks(&event.kind)));
+            world.model.release("over");
+        }
         let place = world
             .until("its request", |event| {
                 matches!(event.kind, ProviderEventKind::RequestOpened { .. })
                     .then(|| event.place.clone())
             })
             .await;
-        assert_eq!(place.thread, Some(opened.0.clone()));
+        assert_eq!(place.thread, Some(child.clone()));
         assert_eq!(place.root, Some(thread.clone()));
         assert_eq!(place.turn, None);
-        let ended_before = world
-            .seen
-            .iter()
-            .any(|event| matches!(event.kind, ProviderEventKind::TurnEnded { .. }));
+        assert!(!world.workspace().join("child.txt").exists());
         let asked = world.last_asked();
         world.choose(&asked, "allow").await;
         let status = world
             .until("its end", |event| match &event.kind {
-                ProviderEventKind::ChildClosed { child, status } if *child == opened.0 => {
+                ProviderEventKind::ChildClosed { child: of, status } if *of == child => {
                     Some(*status)
                 }
                 _ => None,
@@ -203,18 +217,14 @@ async fn case_38_a_subagent_and_one_that_outlives_its_turn_ask_for_themselves() 
             .await;
         assert_eq!(status, TurnStatus::Completed);
         assert!(world.workspace().join("child.txt").exists());
-        assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
-        if background {
-            // The turn that began the work, and the one with which the agent takes up its report: nobody asked for that.
-            let turns: std::collections::BTreeSet<_> = world
-                .seen
-                .iter()
-                .filter(|event| matches!(event.kind, ProviderEventKind::TurnStarted))
-                .filter_map(|event| event.place.turn.clone())
-                .collect();
-            assert_eq!(turns.len(), 2, "{turns:?}");
-            assert!(ended_before || turns.len() == 2);
-        }
+        let ended = world
+            .until("the end of a turn", |event| {
+                heard::turn_end(event).map(|(status, _)| (status, event.place.turn.clone()))
+            })
+            .await;
+        assert_eq!(ended.0, TurnStatus::Completed);
+        // With a turn of its own, for which nobody asked, the agent takes up what it was told in the background.
+        assert_eq!(ended.1 != Some(turn), background);
         let report = world
             .ends()
             .into_iter()
