@@ -82,13 +82,67 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// The tests that drive real agents.
-fn tests() -> String {
-    let mut found = Vec::new();
-    for folder in ["core/providers/tests/all", "tests/tests/all"] {
-        sources(&root().join(folder), &mut found);
+/// The tests that run, each with the agent whose file it stands in; `None` for a file that is of no one agent.
+struct Tests(Vec<(String, Option<&'static str>)>);
+
+impl Tests {
+    fn of_the_tree() -> Self {
+        let mut found = Vec::new();
+        for folder in ["core/providers/tests/all", "tests/tests/all"] {
+            sources(&root().join(folder), &mut found);
+        }
+        let tests = found.iter().flat_map(|(file, text)| {
+            let agent = agent_of(file);
+            running(text).map(move |test| (test.to_owned(), agent))
+        });
+        Self(tests.collect())
     }
-    found.into_iter().map(|(_, text)| text).collect()
+
+    /// Whether a test of this name runs that may speak for the agent.
+    fn show(&self, agent: &str, test: &str) -> bool {
+        self.0
+            .iter()
+            .any(|(name, of)| name == test && of.is_none_or(|of| of == agent))
+    }
+}
+
+/// Whose file of tests this is, by the words of its name; those of codex, the first agent, are also called `real`.
+fn agent_of(file: &str) -> Option<&'static str> {
+    const AGENTS: [&str; 5] = ["codex", "claude", "opencode", "pi", "acp"];
+    let stem = Path::new(file).file_stem()?.to_str()?;
+    stem.split('_').find_map(|word| match word {
+        "real" if stem.starts_with(word) => Some("codex"),
+        word => AGENTS.into_iter().find(|agent| *agent == word),
+    })
+}
+
+/// The names of the tests of a source that are not ignored.
+fn running(source: &str) -> impl Iterator<Item = &str> {
+    let mut attributes = String::new();
+    source.lines().map(str::trim_start).filter_map(move |line| {
+        let name = line
+            .strip_prefix("fn ")
+            .or_else(|| line.strip_prefix("async fn "));
+        let name = name.and_then(|rest| rest.split_once('('));
+        let is_test = ["#[test]", "#[tokio::test"]
+            .iter()
+            .any(|test| attributes.contains(test))
+            && !attributes.contains("ignore");
+        match name {
+            Some((name, _)) => {
+                attributes.clear();
+                is_test.then_some(name)
+            }
+            None => {
+                match line.starts_with("#[") {
+                    true => attributes.push_str(line),
+                    false if line.starts_with("//") => {}
+                    false => attributes.clear(),
+                }
+                None
+            }
+        }
+    })
 }
 
 /// The files of the product that read a flag; profiles only state them.
@@ -122,7 +176,7 @@ fn evidence(
     flag: CapabilityFlag,
     value: CapabilityValue,
     shown: &BTreeMap<CapabilityFlag, String>,
-    tests: &str,
+    tests: &Tests,
 ) -> Result<String, String> {
     let test = TESTED
         .iter()
@@ -131,13 +185,13 @@ fn evidence(
     match (value, shown.get(&flag), test) {
         (CapabilityValue::Unknown, _, _) => Ok("unknown".to_owned()),
         (CapabilityValue::Yes, Some(recording), None) => Ok(format!("yes: {recording}")),
-        (CapabilityValue::Yes, _, Some(test)) if tests.contains(&format!("fn {test}(")) => {
+        (CapabilityValue::Yes, _, Some(test)) if tests.show(agent, test) => {
             Ok(format!("yes: `{test}`"))
         }
-        (CapabilityValue::Yes, _, Some(test)) => Err(format!("there is no test {test}")),
+        (CapabilityValue::Yes, _, Some(test)) => Err(format!("no test {test} of this agent runs")),
         (CapabilityValue::Yes, None, None) => Err("yes, and nothing shows it".to_owned()),
         (CapabilityValue::No, Some(recording), _) => Err(format!("no, and {recording} shows it")),
-        (CapabilityValue::No, None, Some(test)) if tests.contains(&format!("fn {test}(")) => {
+        (CapabilityValue::No, None, Some(test)) if tests.show(agent, test) => {
             let rows = || degrade::TABLE.iter().filter(|row| row.needs == flag);
             let before = match rows().any(|row| row.fallback == Fallback::Refuse) {
                 true => "refused, ",
@@ -145,7 +199,9 @@ fn evidence(
             };
             Ok(format!("no: {before}`{test}`"))
         }
-        (CapabilityValue::No, None, Some(test)) => Err(format!("there is no test {test}")),
+        (CapabilityValue::No, None, Some(test)) => {
+            Err(format!("no test {test} of this agent runs"))
+        }
         (CapabilityValue::No, None, None) => {
             let instead = |row: &&Degradation| matches!(row.fallback, Fallback::Instead(_));
             let mut rows = degrade::TABLE.iter().filter(|row| row.needs == flag);
@@ -158,7 +214,7 @@ fn evidence(
 }
 
 /// What shows that requests outlive their client, where a profile says so: half of a flag that is two facts.
-fn survival(agent: &str, fact: Option<&Fact>, tests: &str) -> String {
+fn survival(agent: &str, fact: Option<&Fact>, tests: &Tests) -> String {
     let survives = Detail::Survives {
         client_loss: true,
         runtime_loss: false,
@@ -168,13 +224,13 @@ fn survival(agent: &str, fact: Option<&Fact>, tests: &str) -> String {
     }
     let test = SURVIVING.iter().find(|(whose, _)| *whose == agent);
     let (_, test) = test.unwrap_or_else(|| panic!("{agent}: nothing shows what survives"));
-    assert!(tests.contains(&format!("fn {test}(")), "no test {test}");
+    assert!(tests.show(agent, test), "no test {test} of {agent} runs");
     format!("; yes where only the host ends: `{test}`")
 }
 
 #[test]
 fn every_yes_is_shown_by_a_recording_or_a_test_and_every_no_is_refused_by_one() {
-    let (tests, product) = (tests(), product());
+    let (tests, product) = (Tests::of_the_tree(), product());
     let mut wrong = Vec::new();
     let mut rows: BTreeMap<CapabilityFlag, Vec<String>> = BTreeMap::new();
     for (agent, known) in agents() {
@@ -249,6 +305,40 @@ changes nothing.
 Written by `UPDATE_CAPABILITIES=1 cargo test -p pilothouse-providers --test all capabilities`, which without it holds that the
 table is true.
 ";
+
+#[test]
+fn only_a_test_that_runs_and_is_of_the_agent_is_evidence() {
+    let source = "\
+#[test]
+fn runs() {
+}
+
+#[tokio::test(flavor = \"multi_thread\")]
+// Why.
+async fn runs_too() {
+}
+
+#[test]
+#[ignore = \"slow\"]
+fn is_ignored() {
+}
+
+fn helps() {
+    #[test]
+}
+
+fn is_called() {
+}
+";
+    assert_eq!(running(source).collect::<Vec<_>>(), ["runs", "runs_too"]);
+    let of = |file: &str| agent_of(&format!("core/providers/tests/all/{file}.rs"));
+    assert_eq!(of("claude_real"), Some("claude"));
+    assert_eq!(of("real"), Some("codex"));
+    assert_eq!(of("signing_in_opencode"), Some("opencode"));
+    assert_eq!(of("pictures"), None);
+    let of_pi = Tests(vec![("stops".to_owned(), Some("pi"))]);
+    assert!(of_pi.show("pi", "stops") && !of_pi.show("codex", "stops"));
+}
 
 fn held(page: &str) {
     let file = root().join("docs/capabilities.md");

@@ -70,7 +70,6 @@ pub(crate) const TOLD: &[(CapabilityFlag, Shows)] = &[
     (TerminalStatusQuality, |event| {
         ends_turn(event, TurnStatus::Failed) || ends_turn(event, TurnStatus::Interrupted)
     }),
-    (Interrupt, |event| ends_turn(event, TurnStatus::Interrupted)),
     (StreamsAssistantText, |event| {
         appends(event, |shape| {
             matches!(shape, ItemContent::AssistantMessage { .. })

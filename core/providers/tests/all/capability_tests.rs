@@ -241,9 +241,29 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
         "words_are_put_into_the_turn_that_goes_on_and_into_no_other",
     ),
     (
+        Interrupt,
+        "codex",
+        "a_turn_is_interrupted_in_the_middle_of_its_text_and_the_next_one_runs",
+    ),
+    (
+        Interrupt,
+        "claude",
+        "a_turn_is_stopped_while_it_speaks_and_its_words_so_far_stay",
+    ),
+    (
+        Interrupt,
+        "opencode",
+        "case_32_case_34_a_stop_ends_text_a_tool_and_endless_retries_and_the_next_turn_runs",
+    ),
+    (
+        Interrupt,
+        "pi",
+        "a_turn_is_stopped_while_it_speaks_and_the_next_one_is_not",
+    ),
+    (
         SteeringByInterruptRestart,
         "codex",
-        "a_turn_is_interrupted_in_the_middle_of_its_text",
+        "a_turn_is_interrupted_in_the_middle_of_its_text_and_the_next_one_runs",
     ),
     (
         SteeringByInterruptRestart,

@@ -296,9 +296,12 @@ async fn what_only_reads_proposes_a_plan_and_the_next_mode_carries_it_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_is_interrupted_in_the_middle_of_its_text() {
-    let mut world =
-        World::start(json!({"go": [{"text": "Working", "hold_after_text": "never"}]})).await;
+async fn a_turn_is_interrupted_in_the_middle_of_its_text_and_the_next_one_runs() {
+    let mut world = World::start(json!({
+        "go": [{"text": "Working", "hold_after_text": "never"}],
+        "next": [say("Another way.")],
+    }))
+    .await;
     let thread = world.open(None).await;
     let turn = world.send(&thread, "[[script:go]]").await;
     world.until("streamed text", is_text).await;
@@ -313,9 +316,11 @@ async fn a_turn_is_interrupted_in_the_middle_of_its_text() {
     assert_eq!(world.turn_end().await.0, TurnStatus::Interrupted);
     let interrupting = world.runtime.interrupting().unwrap();
     assert_eq!(
-        interrupting.interrupt(thread, turn).await,
+        interrupting.interrupt(thread.clone(), turn).await,
         Err(InterruptError::TurnEnded)
     );
+    world.send(&thread, "[[script:next]]").await;
+    assert_eq!(world.turn_end().await, (TurnStatus::Completed, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
