@@ -1,7 +1,15 @@
-//! What ten recordings come to, read by hand from their frames.
+//! What recordings come to, read by hand from their frames.
+//!
+//! Of a text longer than 24 characters a label says the first ones, how many it has, and the beginning of its SHA-256: taken from
+//! the text that the recorded frames spell out, or from their deltas put together where the agent never spelled it out, by a script
+//! that reads the frames and nothing of ours.
 
 use crate::stage::Stage;
-use pilothouse_domain::{ItemContent, Row};
+use pilothouse_domain::{
+    ItemContent, NodeId, Row, hash,
+    run::{ExecutionNode, NodeKind},
+};
+use std::collections::BTreeMap;
 
 /// A recording and its outcome: one line per run, item and request, in the order of the timeline.
 pub(crate) struct Label {
@@ -13,6 +21,23 @@ pub(crate) struct Label {
 pub(crate) fn outcome(stage: &Stage) -> Vec<String> {
     let mut lines = Vec::new();
     for memory in stage.threads.values() {
+        let tree: BTreeMap<NodeId, &ExecutionNode> = memory
+            .rows
+            .0
+            .values()
+            .filter_map(|row| match row {
+                Row::Node(node) => Some((node.id, node)),
+                _ => None,
+            })
+            .collect();
+        let is_child = |id: &NodeId| {
+            let node = tree.get(id).copied();
+            node.filter(|node| node.kind == NodeKind::Subagent)
+        };
+        let of = |id: NodeId| match is_child(&id) {
+            Some(node) => format!(" of `{}`", node.title),
+            None => String::new(),
+        };
         let mut runs = Vec::new();
         let mut items = Vec::new();
         let mut nodes = Vec::new();
@@ -28,10 +53,24 @@ pub(crate) fn outcome(stage: &Stage) -> Vec<String> {
                 )),
                 Row::Item(item) => items.push((
                     item.position,
-                    format!("{} {:?}", words(&item.content), item.status),
+                    format!(
+                        "{} {:?}{}",
+                        words(&item.content),
+                        item.status,
+                        of(item.node)
+                    ),
                 )),
-                Row::Node(node) if node.kind == pilothouse_domain::run::NodeKind::Subagent => {
-                    nodes.push(format!("subagent node `{}` {:?}", node.title, node.status));
+                Row::Node(node) if node.kind == NodeKind::Subagent => {
+                    let parent = node.parent.and_then(|parent| tree.get(&parent));
+                    let under = match parent {
+                        Some(parent) if parent.kind == NodeKind::RootTurn => "the turn".to_owned(),
+                        Some(parent) => format!("`{}`", parent.title),
+                        None => "nothing".to_owned(),
+                    };
+                    nodes.push(format!(
+                        "subagent node `{}` {:?} under {under}",
+                        node.title, node.status
+                    ));
                 }
                 Row::Request(request) => {
                     let status = match &request.status {
@@ -51,7 +90,7 @@ pub(crate) fn outcome(stage: &Stage) -> Vec<String> {
                     };
                     requests.push((
                         request.opened_at_ms,
-                        format!("request {:?} {status}", request.kind),
+                        format!("request {:?} {status}{}", request.kind, of(request.node)),
                     ));
                 }
                 _ => {}
@@ -109,9 +148,16 @@ fn words(content: &ItemContent) -> String {
     }
 }
 
-/// The first words of a text.
+/// A text that is short, or the first words of a longer one with what tells it from others that begin so.
 fn short(text: &str) -> String {
-    text.chars().take(24).collect()
+    const WHOLE: usize = 24;
+    let characters = text.chars().count();
+    if characters <= WHOLE {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(WHOLE).collect();
+    let hash = hash::to_hex(&hash::sha256(text.as_bytes()));
+    format!("{head}… {characters} {}", &hash[..8])
 }
 
 pub(crate) const LABELS: &[Label] = &[
@@ -164,12 +210,12 @@ pub(crate) const LABELS: &[Label] = &[
             "run Interrupted",
             "run Completed",
             "user `go [[script:slow]]` Completed",
-            "reasoning `Thinking slowly about al` Completed",
-            "assistant `word word word word word` Interrupted",
+            "reasoning `Thinking slowly about al… 128 044f661e` Completed",
+            "assistant `word word word word word… 50 ccf20613` Interrupted",
             "interrupt Completed",
             "user `again plain` Completed",
-            "reasoning `Thinking slowly about al` Completed",
-            "assistant `word word word word word` Completed",
+            "reasoning `Thinking slowly about al… 128 044f661e` Completed",
+            "assistant `word word word word word… 300 fe8d8744` Completed",
         ],
     },
     Label {
@@ -190,11 +236,11 @@ pub(crate) const LABELS: &[Label] = &[
             "user `go [[script:steer]]` Completed",
             "assistant `word word ` Unfinished",
             "user `please also say hello` Completed",
-            "assistant `word word word word word` Completed",
+            "assistant `word word word word word… 150 9e80c85b` Completed",
             "user `go [[script:slow2]]` Completed",
             "assistant `word word ` Unfinished",
-            "user `second start while activ` Completed",
-            "assistant `word word word word word` Completed",
+            "user `second start while activ… 25 8d72122b` Completed",
+            "assistant `word word word word word… 150 9e80c85b` Completed",
         ],
     },
     Label {
@@ -233,13 +279,13 @@ pub(crate) const LABELS: &[Label] = &[
             "run Completed",
             "user `go [[script:v1]]` Completed",
             "assistant `Spawning` Completed",
-            "subagent `child task [[script:chil` Completed",
+            "subagent `child task [[script:chil… 27 0a4c8421` Completed",
             "assistant `Spawned; end.` Completed",
-            "user `child task [[script:chil` Completed",
-            "assistant `Child working` Completed",
-            "command `/bin/bash -lc 'echo child'` exit Some(0) Completed",
-            "assistant `Child result 42` Completed",
-            "subagent node `child task [[script:child]]` Completed",
+            "user `child task [[script:chil… 27 0a4c8421` Completed of `child task [[script:child]]`",
+            "assistant `Child working` Completed of `child task [[script:child]]`",
+            "command `/bin/bash -lc 'echo child'` exit Some(0) Completed of `child task [[script:child]]`",
+            "assistant `Child result 42` Completed of `child task [[script:child]]`",
+            "subagent node `child task [[script:child]]` Completed under the turn",
         ],
     },
     Label {
