@@ -10,10 +10,12 @@ use crate::{
 use pilothouse_domain::{
     Answer, Effect, EffectKind, EffectOutcome, NativeId, ProviderEvent, ProviderEventKind,
     RequestStatus, Row, Subject,
-    provider_event::NativePlace,
+    provider_event::{NativePlace, Resolution},
     request::{OptionEffect, QuestionReply},
 };
-use pilothouse_providers::claude::{Call, CallError, Codec, Received, Reply, profile};
+use pilothouse_providers::claude::{
+    AnswerProblem, Call, CallError, Codec, Received, Reply, profile,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -326,9 +328,54 @@ fn a_conversation_that_is_not_there_fails_whoever_waits_and_is_no_event() {
 }
 
 #[test]
-fn case_15_a_question_that_the_agent_takes_back_is_withdrawn_and_not_answerable() {
+fn case_35_a_permission_that_waits_when_a_person_stops_the_turn_is_withdrawn_and_not_answerable() {
     let replay = Replay::of("claude", "07_interrupt_pending_permission");
-    let closed = replay.received.iter().find_map(|one| match one {
+    let late = Answer::Choose {
+        option: "allow".into(),
+        note: None,
+    };
+    assert_withdrawn(&replay, &late);
+}
+
+#[test]
+fn case_15_a_question_that_the_agent_takes_back_is_withdrawn_and_not_answerable() {
+    let mut records = Replay::records("claude", "03_ask_user_question");
+    let asks = records
+        .iter()
+        .position(|record| record.dir != "c2s" && record.frame["type"] == "control_request")
+        .expect("it asks");
+    records.truncate(asks + 1);
+    let mut replay = Replay::new("03_ask_user_question", &records);
+    for record in &records {
+        replay.step(record);
+    }
+    let waiting: Vec<NativeId> = replay.codec.pending_requests().cloned().collect();
+    let [request] = &waiting[..] else {
+        panic!("one question waits: {waiting:?}")
+    };
+    let question = replay.stage.asked(request).unwrap().questions[0].clone();
+    let taken_back = json!({
+        "type": "control_cancel_request",
+        "request_id": records[asks].frame["request_id"],
+    });
+    for one in replay.codec.receive(format!("{taken_back}\n").as_bytes()) {
+        replay.take(&one);
+        replay.received.push(one);
+    }
+    let late = Answer::Reply {
+        replies: vec![QuestionReply {
+            question: question.id,
+            chosen: vec![question.choices[0].label.clone()],
+            text: None,
+        }],
+    };
+    assert_withdrawn(&replay, &late);
+    assert!(replay.codec.is_busy(), "nobody stopped the turn");
+}
+
+/// What was asked is closed as taken back, for the agent's side and for a person's, and no answer goes to it any more.
+fn assert_withdrawn(replay: &Replay, late: &Answer) {
+    let closed = replay.received.iter().filter_map(|one| match one {
         Received::Event(ProviderEvent {
             kind:
                 ProviderEventKind::RequestClosed {
@@ -339,17 +386,13 @@ fn case_15_a_question_that_the_agent_takes_back_is_withdrawn_and_not_answerable(
         }) => Some((request.clone(), *resolution)),
         _ => None,
     });
-    let (request, resolution) = closed.expect("it was closed");
-    assert_eq!(
-        resolution,
-        pilothouse_domain::provider_event::Resolution::Withdrawn
-    );
-    let late = Answer::Choose {
-        option: "allow".into(),
-        note: None,
+    let closed: Vec<_> = closed.collect();
+    let [(request, Resolution::Withdrawn)] = &closed[..] else {
+        panic!("one request, taken back: {closed:?}")
     };
-    let answer = replay.codec.clone().answer(&request, &late);
-    assert!(answer.is_err());
+    let answer = replay.codec.clone().answer(request, late);
+    let request = request.clone();
+    assert_eq!(answer, Err(AnswerProblem::NotPending { request }));
     let statuses: Vec<_> = replay
         .stage
         .threads
