@@ -4,7 +4,7 @@ use crate::stories::{conversation, says};
 use pilothouse_domain::{
     ContentHash, Mode, RequestStatus, RunStatus, ThreadId, request::AnswerDelivery,
 };
-use pilothouse_engine::{DirectAgent, DirectFamily};
+use pilothouse_engine::{DirectAgent, DirectFamily, Page, Query};
 use pilothouse_tests::{
     CallFront, Cli, Device, OpencodeElsewhere, Spoiled, TlsFront, World, device::ids, until,
 };
@@ -345,4 +345,48 @@ fn a_call_that_fails_while_a_conversation_is_taken_up_again_costs_neither_the_ru
     assert_eq!(world.text_of("direct.txt").as_deref(), Some("direct\n"));
     let mark = world.model.mark("direct");
     assert_eq!((mark.first_steps, mark.most_in_one_request), (1, 1));
+}
+
+#[test]
+fn commands_of_an_opencode_elsewhere_are_listed_and_said_but_not_where_its_subagents_act_unasked() {
+    let world = world();
+    let dir = world.file(".opencode/command");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    for (name, head) in [("hail", "description: Greets."), ("apart", "subtask: true")] {
+        let text = format!("---\n{head}\n---\nGreet $ARGUMENTS warmly. [[script:say]]\n");
+        std::fs::write(dir.join(format!("{name}.md")), text).expect("a command");
+    }
+    world.model.script("say", &says("Said."));
+    for (name, env, apart) in [("bare", &[][..], false), ("advised", &[ADVISED][..], true)] {
+        let server = OpencodeElsewhere::start(&world, env);
+        let front = TlsFront::start(server.port());
+        let tls = agent(&world, front.url(), Some(front.key()));
+        let phone = phone(&world, name, &tls, PASSWORD);
+        let thread = phone.new_thread_in("workspace", "opencode", Mode::Ask);
+        phone.accepted(&phone.say(thread, "hello [[script:say]]"));
+        phone.completed(thread, 1);
+        let host = phone.host();
+        phone.wait("the command in the list", |_| {
+            match phone.core().query(Query::Commands { host, thread }) {
+                Ok(Page::Commands(some)) => {
+                    some.iter().any(|one| one.name == "/hail").then_some(())
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+        phone.accepted(&phone.say(thread, &format!("/hail Ann {name}")));
+        phone.completed(thread, 2);
+        let told = |text: &str| {
+            world
+                .model
+                .prompts()
+                .iter()
+                .any(|prompt| prompt.contains(text))
+        };
+        assert!(told(&format!("Greet Ann {name} warmly.")));
+        phone.accepted(&phone.say(thread, &format!("/apart Eve {name}")));
+        let ended = phone.ended(thread, 3);
+        assert_eq!(ended.status == RunStatus::Completed, apart, "{ended:?}");
+        assert_eq!(told(&format!("Greet Eve {name} warmly.")), apart);
+    }
 }

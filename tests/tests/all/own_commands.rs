@@ -92,6 +92,18 @@ fn a_template_of_pi_is_listed_and_filled_in() {
 }
 
 #[test]
+fn a_command_of_opencode_is_listed_and_carried_out() {
+    let world = Setup::new().opencode().start();
+    let text =
+        "---\ndescription: Greets \u{202e}someone.\n---\nGreet $ARGUMENTS warmly. [[script:say]]\n";
+    write(&world.file(".opencode/command/hail.md"), text);
+    let device = world.device("phone");
+    let (thread, command) = offered(&world, &device, "opencode", "/hail");
+    assert!(command.description.contains("someone"), "{command:?}");
+    carried_out(&world, &device, thread, "/hail Ann", "Greet Ann warmly.");
+}
+
+#[test]
 fn commands_of_an_agent_that_speaks_acp_are_listed() {
     let world = Setup::new().copilot().start();
     let device = world.device("phone");

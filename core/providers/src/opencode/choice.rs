@@ -59,9 +59,24 @@ impl Choice {
         }
     }
 
-    /// What the agent of a mode may do without asking, by its own configuration.
-    pub(super) fn rules(&self, mode: Mode) -> &[Rule] {
-        let named = self.agent(mode).unwrap_or(BUILD);
+    /// Why no turn can be in a mode for which the person configured an agent that cannot be chosen.
+    pub(super) fn unknown_agent(&self, mode: Mode) -> Option<String> {
+        let word = self.modes.get(&mode)?;
+        if self.agent(mode).is_some() {
+            return None;
+        }
+        let primary = self.agents.iter().filter(|(_, agent)| agent.primary);
+        let names: Vec<_> = primary.take(8).map(|(name, _)| name.as_str()).collect();
+        Some(format!(
+            "the host is configured with the agent `{word}` for the mode {}, and opencode has none of that name to choose; it has: {}",
+            mode.name(),
+            names.join(", ")
+        ))
+    }
+
+    /// What the agent of a mode, or another in its place, may do without asking, by its own configuration.
+    pub(super) fn rules(&self, mode: Mode, other: Option<&str>) -> &[Rule] {
+        let named = other.or(self.agent(mode)).unwrap_or(BUILD);
         self.agents
             .get(named)
             .or_else(|| self.agents.values().find(|agent| agent.primary))

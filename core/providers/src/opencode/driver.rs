@@ -27,7 +27,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
-    provider::OfferedModel,
+    provider::{OfferedCommand, OfferedModel},
     provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
@@ -151,9 +151,9 @@ impl OpencodeRuntime {
         Ok((first, stream))
     }
 
-    /// The rules of a conversation in a mode.
-    fn rules(&self, mode: Mode) -> Vec<Rule> {
-        let agent = self.choice.rules(mode);
+    /// The rules of a conversation in a mode, in which another agent than that of the mode may work.
+    fn rules(&self, mode: Mode, other: Option<&str>) -> Vec<Rule> {
+        let agent = self.choice.rules(mode, other);
         match self.process.is_far() {
             true => rules::without_floor(mode, agent, &self.choice.agents),
             false => rules::of_mode(mode, agent),
@@ -167,7 +167,7 @@ impl OpencodeRuntime {
         let call = match &open.resume {
             None => Call::Create {
                 directory: open.cwd.display().to_string(),
-                rules: self.rules(mode),
+                rules: self.rules(mode, None),
             },
             Some(session) => Call::Get {
                 session: session.clone(),
@@ -241,7 +241,7 @@ impl OpencodeRuntime {
     /// Takes a conversation up.
     pub(super) async fn adopt(&self, session: Session, mode: Mode, is_new: bool) -> NativeId {
         let id = session.id.clone();
-        let rules = self.rules(mode);
+        let rules = self.rules(mode, None);
         if session.rules.ends_with(&rules) {
             lock(&self.permitted).insert(id.clone(), rules);
         }
@@ -278,9 +278,14 @@ impl OpencodeRuntime {
         }
     }
 
-    /// Brings a conversation's rules in line with the chosen mode.
-    async fn permit(&self, session: &NativeId, mode: Mode) -> Result<(), CallError> {
-        let rules = self.rules(mode);
+    /// Brings a conversation's rules in line with the chosen mode and the agent that works.
+    async fn permit(
+        &self,
+        session: &NativeId,
+        mode: Mode,
+        agent: Option<&str>,
+    ) -> Result<(), CallError> {
+        let rules = self.rules(mode, agent);
         if lock(&self.permitted).get(session) != Some(&rules) {
             let call = Call::Permit {
                 session: session.clone(),
@@ -306,6 +311,9 @@ impl OpencodeRuntime {
             mode,
             ..
         } = send.selection;
+        if let Some(problem) = self.choice.unknown_agent(mode) {
+            return Err(refused(ErrorCode::Agent, problem));
+        }
         let by_name = model.is_some();
         let model = model.or_else(|| self.choice.own_model(mode));
         if model.is_none() && lock(&self.chosen).contains(&send.thread) {
@@ -314,6 +322,10 @@ impl OpencodeRuntime {
         let chosen = self
             .choice
             .model(model.as_deref(), effort.as_deref())
+            .map_err(|problem| refused(ErrorCode::Agent, problem))?;
+        let command = self.named(&send.text, mode, !send.attachments.is_empty());
+        let command = command
+            .await
             .map_err(|problem| refused(ErrorCode::Agent, problem))?;
         // opencode looks at each file before it answers: 4.5 s for a picture of 10 MB.
         let patience = self.deadlines.call + self.deadlines.file * send.attachments.len() as u32;
@@ -347,7 +359,8 @@ impl OpencodeRuntime {
             return Err(SendError::Busy);
         }
         self.read_sign_ins_anew(&send.thread).await;
-        self.permit(&send.thread, mode)
+        let agent = command.as_ref().and_then(|named| named.agent.as_deref());
+        self.permit(&send.thread, mode, agent)
             .await
             .map_err(|error| refused(self.not_sent(&error), error.to_string()))?;
         self.link.prove(&send.thread).await;
@@ -356,6 +369,7 @@ impl OpencodeRuntime {
             session: send.thread.clone(),
             turn: NativeId(String::new()),
             text: send.text,
+            command,
             files,
             agent: self.choice.agent(mode).map(str::to_owned),
             model: chosen.model,
@@ -371,9 +385,8 @@ impl OpencodeRuntime {
             lock(&self.chosen).insert(send.thread.clone());
         }
         let turn = prompt.turn.clone();
-        let call = Call::Prompt(Box::new(prompt));
-        match self.link.call_within(call, patience).await {
-            Ok(_) => {
+        match self.link.say(prompt, patience).await {
+            Ok(()) => {
                 self.link
                     .with_codec(|codec| codec.accepted(&send.thread, &turn));
                 self.tell_rules(&send.thread, &turn, mode).await;
@@ -559,6 +572,14 @@ impl AgentRuntime for OpencodeRuntime {
 
     fn models(&self) -> Vec<OfferedModel> {
         self.choice.offered()
+    }
+
+    /// They are those of the directory that the process serves.
+    fn commands<'r>(&'r self, _cwd: &'r Path) -> BoxFuture<'r, Vec<OfferedCommand>> {
+        Box::pin(async {
+            let commands = self.own_commands().await.unwrap_or_default();
+            commands.into_iter().map(|known| known.offered).collect()
+        })
     }
 
     fn compacting(&self) -> Option<&dyn Compacting> {

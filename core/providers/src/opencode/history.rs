@@ -120,7 +120,7 @@ fn begins_turn(parts: &[Value]) -> bool {
     parts.iter().any(|part| {
         let kind = text_or_empty(part, "type");
         let synthetic = part.get("synthetic") == Some(&Value::Bool(true));
-        kind == "file" || (kind == "text" && !synthetic)
+        matches!(kind.as_str(), "file" | "subtask") || (kind == "text" && !synthetic)
     })
 }
 

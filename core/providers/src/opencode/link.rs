@@ -78,6 +78,8 @@ pub(super) struct Link {
     call: mpsc::Sender<Call>,
     /// An answer may not have arrived.
     pub(super) unsure: Notify,
+    /// Something came of what opencode says.
+    pub(super) told: Notify,
     stopping: AtomicBool,
     ended: watch::Sender<bool>,
     /// Whether the stream has told of anything that happened.
@@ -103,6 +105,7 @@ impl Link {
             calls: Mutex::new(Some(calls)),
             call,
             unsure: Notify::new(),
+            told: Notify::new(),
             stopping: AtomicBool::new(false),
             ended: watch::Sender::new(false),
             telling: watch::Sender::new(false),
@@ -219,6 +222,7 @@ impl Link {
         let outlet = self.outlet.lock().await;
         let told = take(&mut lock(&self.codec));
         let anything = !told.is_empty();
+        self.told.notify_waiters();
         self.send(outlet.as_ref(), told).await;
         anything
     }

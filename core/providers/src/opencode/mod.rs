@@ -16,6 +16,7 @@ mod attaching;
 mod catching_up;
 mod choice;
 mod codec;
+mod commands;
 mod conversation;
 mod driver;
 mod far;
@@ -45,6 +46,7 @@ pub use crate::rpc::{
 };
 pub use adapter::{Deadlines, OpencodeAdapter};
 pub use codec::{Codec, Told};
+pub use commands::{Command, Named};
 pub use far::FarOpencodeAdapter;
 pub use http::{Connector, Io, Plain};
 pub use outgoing::{Call, Code, File, Prompt, Request};

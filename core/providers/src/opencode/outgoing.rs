@@ -1,6 +1,6 @@
 //! Calls of ours as HTTP requests (opencode 1.18.33, `GET /doc`).
 
-use super::rules::Rule;
+use super::{commands::Named, rules::Rule};
 use crate::mcp::{self, McpReach, McpServer};
 use pilothouse_domain::NativeId;
 use serde_json::{Value, json};
@@ -16,6 +16,8 @@ pub enum Call {
     Providers,
     /// Its configuration.
     Config,
+    /// What can be said to it as a command.
+    Commands,
     /// Where the directory is that every call is about, symbolic links followed.
     Place,
     /// What is in that directory.
@@ -180,6 +182,8 @@ pub struct Prompt {
     pub turn: NativeId,
     /// What is said.
     pub text: String,
+    /// The command that it is, in place of the text: this call is answered when the turn is over.
+    pub command: Option<Named>,
     /// What is attached, in order.
     pub files: Vec<File>,
     /// The agent of opencode that is to work, if not its default.
@@ -220,6 +224,7 @@ impl Call {
             Self::Agents => "its agents",
             Self::Providers => "its models",
             Self::Config => "its configuration",
+            Self::Commands => "its commands",
             Self::Place => "its directory",
             Self::Look => "the files of its directory",
             Self::List { .. } => "its conversations",
@@ -266,6 +271,7 @@ impl Call {
             Self::Agents => get("/agent".to_owned()),
             Self::Providers => get("/config/providers".to_owned()),
             Self::Config => get("/config".to_owned()),
+            Self::Commands => get("/command".to_owned()),
             Self::Place => get("/path".to_owned()),
             Self::Look => get("/file?path=.".to_owned()),
             Self::List { directory, limit } => get(format!(
@@ -296,7 +302,13 @@ impl Call {
                 path: of(session, ""),
                 body: Some(json!({ "permission": rules_json(rules) })),
             },
-            Self::Prompt(prompt) => post(of(&prompt.session, "/prompt_async"), prompt.body()),
+            Self::Prompt(prompt) => {
+                let path = match prompt.command {
+                    Some(_) => "/command",
+                    None => "/prompt_async",
+                };
+                post(of(&prompt.session, path), prompt.body())
+            }
             Self::Abort { session } => post(of(session, "/abort"), json!({})),
             Self::Status { directory } => get(at("/session/status", directory)),
             Self::Permissions { directory } => get(at("/permission", directory)),
@@ -372,7 +384,7 @@ impl Call {
 impl Prompt {
     fn body(&self) -> Value {
         let mut parts = Vec::new();
-        if !self.text.is_empty() || self.files.is_empty() {
+        if self.command.is_none() && (!self.text.is_empty() || self.files.is_empty()) {
             parts.push(json!({ "type": "text", "text": self.text }));
         }
         for File {
@@ -388,7 +400,14 @@ impl Prompt {
             body["agent"] = json!(agent);
         }
         if let Some((provider, model)) = &self.model {
-            body["model"] = json!({ "providerID": provider, "modelID": model });
+            body["model"] = match self.command {
+                Some(_) => json!(format!("{provider}/{model}")),
+                None => json!({ "providerID": provider, "modelID": model }),
+            };
+        }
+        if let Some(command) = &self.command {
+            body["command"] = json!(command.name);
+            body["arguments"] = json!(command.arguments);
         }
         if let Some(variant) = &self.variant {
             body["variant"] = json!(variant);

@@ -59,7 +59,10 @@ impl Codec {
                 self.place_of_message(session, &message, out);
             }
             ("text" | "reasoning", _) => self.words(session, speaker, id, &kind, part, out),
-            ("file", Speaker::User) => self.said_without_words(session, &message, id, out),
+            // A command that a subagent does has no words.
+            ("file" | "subtask", Speaker::User) => {
+                self.said_without_words(session, &message, id, out)
+            }
             ("tool", _) => self.tool(session, id, part, out),
             ("step-finish", _) => self.used(session, part, out),
             // The beginning of a step, the state of the files, what a person attached, and what another event says.

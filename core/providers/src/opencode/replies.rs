@@ -2,6 +2,7 @@
 
 use super::{
     codec::id_of,
+    commands::{self, Command},
     outgoing::Call,
     rules::{self, Rule},
 };
@@ -12,7 +13,7 @@ use crate::{
         frames::{self, cut, list, text_of, text_or_empty},
     },
 };
-use pilothouse_domain::{Mode, NativeId};
+use pilothouse_domain::{Mode, NativeId, limits};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -51,6 +52,8 @@ pub enum Reply {
     Models(Vec<Model>),
     /// Provider and model that it is configured to take where none is chosen.
     Configured(Option<(String, String)>),
+    /// What can be said to it as a command, the first of its list.
+    Commands(Vec<Command>),
     /// Conversations, the newest first.
     Listed(Vec<FoundConversation>),
     /// Files, the best first.
@@ -351,6 +354,10 @@ pub(super) fn read(call: &Call, status: u16, body: &[u8]) -> Result<Reply, CallE
             Ok(match call {
                 Call::Messages { .. } => Reply::Messages(entries),
                 Call::Children { .. } => Reply::Children(entries),
+                Call::Commands => {
+                    let read = entries.0.iter().filter_map(commands::read);
+                    Reply::Commands(read.take(limits::OFFERED_COMMANDS).collect())
+                }
                 Call::List { .. } => Reply::Listed(entries.0.iter().filter_map(found).collect()),
                 Call::FindFiles { .. } => Reply::Files(
                     entries

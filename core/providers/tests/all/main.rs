@@ -45,6 +45,7 @@ mod mcp;
 mod misbehaving;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;
+mod opencode_commands;
 mod opencode_exits;
 #[path = "../../../../tests/support/opencode_home.rs"]
 mod opencode_home;

