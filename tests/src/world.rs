@@ -38,6 +38,7 @@ pub struct Setup {
     agents: Vec<Agent>,
     sandboxes: Vec<String>,
     recordings: Vec<(String, PathBuf)>,
+    idle_minutes: Option<&'static str>,
     host_toml: String,
     state: Option<PathBuf>,
     program: Option<PathBuf>,
@@ -191,6 +192,12 @@ impl Setup {
         self
     }
 
+    /// Agents without anything to do are looked at so often, as host.toml says it.
+    pub fn idle_minutes(mut self, minutes: &'static str) -> Self {
+        self.idle_minutes = Some(minutes);
+        self
+    }
+
     /// More of host.toml; a `{dir}` in it is the world's directory.
     pub fn host_toml(mut self, text: &str) -> Self {
         self.host_toml.push_str(text);
@@ -272,8 +279,12 @@ impl Setup {
         command.extend(self.codex_arguments.iter().cloned());
         let agent_home = root.join("agent-home");
         fs::create_dir_all(&agent_home).expect("a home for the agent");
+        let idle = self
+            .idle_minutes
+            .map(|said| format!("idle_minutes = {said}\n"));
         let mut out = format!(
-            "[host]\nname = \"e2e\"\n\n[workspaces.demo]\npath = {}\n\n[agents.codex]\nprotocol = \"codex\"\ncommand = [{}]\nenv = {{ CODEX_HOME = {}, LOCAL_KEY = \"local\", TMPDIR = \"/var/tmp\", HOME = {} }}\n",
+            "[host]\nname = \"e2e\"\n{}\n[workspaces.demo]\npath = {}\n\n[agents.codex]\nprotocol = \"codex\"\ncommand = [{}]\nenv = {{ CODEX_HOME = {}, LOCAL_KEY = \"local\", TMPDIR = \"/var/tmp\", HOME = {} }}\n",
+            idle.unwrap_or_default(),
             path(workspace),
             list(&command),
             path(codex_home),

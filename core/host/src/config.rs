@@ -303,21 +303,25 @@ impl Reader<'_> {
         }
     }
 
-    /// Minutes, of which a week at most.
+    /// Minutes, also parts of one: about a second at least, a week at most.
     fn minutes(&mut self, value: &Value<'_>, name: &str) -> Option<Duration> {
-        const WEEK: u64 = 7 * 24 * 60;
+        const LEAST: f64 = 0.02;
+        const WEEK: f64 = 7.0 * 24.0 * 60.0;
         let minutes = match value.get_ref() {
-            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+            DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix())
+                .ok()
+                .map(f64::from),
+            DeValue::Float(number) => number.as_str().parse().ok(),
             _ => None,
         };
-        let minutes = minutes.filter(|minutes| (1..=WEEK).contains(minutes));
+        let minutes = minutes.filter(|minutes| (LEAST..=WEEK).contains(minutes));
         if minutes.is_none() {
             self.problem(
                 &value.span(),
-                format!("`{name}` has to be a number of minutes from 1 to {WEEK}"),
+                format!("`{name}` has to be a number of minutes from {LEAST} to {WEEK}"),
             );
         }
-        minutes.map(|minutes| Duration::from_secs(60 * minutes))
+        minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes))
     }
 
     fn workspace(

@@ -21,6 +21,7 @@ mod demo;
 mod direct;
 mod direct_opencode;
 mod disks;
+mod idle;
 mod imports;
 mod mcp;
 mod opencode;

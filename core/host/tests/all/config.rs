@@ -29,11 +29,19 @@ fn a_typo_is_answered_with_its_line_and_the_nearest_valid_word() {
         ),
         (
             "[host]\nidle_minutes = 0",
-            "line 2: `idle_minutes` has to be a number of minutes from 1 to 10080",
+            "line 2: `idle_minutes` has to be a number of minutes from 0.02 to 10080",
+        ),
+        (
+            "[host]\nidle_minutes = 0.01",
+            "line 2: `idle_minutes` has to be a number of minutes from 0.02 to 10080",
+        ),
+        (
+            "[host]\nidle_minutes = nan",
+            "line 2: `idle_minutes` has to be a number of minutes from 0.02 to 10080",
         ),
         (
             "[host]\nidle_minutes = \"an hour\"",
-            "line 2: `idle_minutes` has to be a number of minutes from 1 to 10080",
+            "line 2: `idle_minutes` has to be a number of minutes from 0.02 to 10080",
         ),
         (
             "[host]\nallow_host = []",
@@ -186,6 +194,16 @@ fn all_problems_are_told_at_once_in_the_order_of_the_file() {
         lines,
         ["host.toml line 2", "host.toml line 4", "host.toml line 6"]
     );
+}
+
+#[test]
+fn minutes_may_be_parts_of_one() {
+    for (said, seconds) in [("0.5", 30), ("1.5", 90), ("15", 900)] {
+        let text = format!("[host]\nidle_minutes = {said}");
+        let config = Config::parse(&text, "host.toml", None).unwrap();
+        let meant = std::time::Duration::from_secs(seconds);
+        assert_eq!(config.host.idle_look, Some(meant), "{said}");
+    }
 }
 
 #[test]
