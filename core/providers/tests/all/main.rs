@@ -42,6 +42,7 @@ mod heard;
 mod hostile;
 mod labels;
 mod mcp;
+mod mcp_web;
 mod misbehaving;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;
