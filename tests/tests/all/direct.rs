@@ -9,6 +9,7 @@ use pilothouse_tests::{
 use std::{
     net::TcpListener,
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -103,27 +104,49 @@ fn a_codex_with_no_daemon_asks_is_answered_and_goes_on_after_the_app_was_reopene
 fn an_address_in_the_clear_or_with_a_secret_in_it_is_refused_before_anything_is_sent() {
     let world = World::start();
     let phone = Device::open(&world.dir().join("phone"), "phone", world.host.id());
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let agent = |url: &str| DirectAgent {
-        name: "box".to_owned(),
-        family: DirectFamily::Codex,
-        url: url.to_owned(),
-        pin: None,
-        private_network: false,
-        directories: vec!["/home/me/app".to_owned()],
+    let add = |family, url: &str, private_network| {
+        let agent = DirectAgent {
+            name: "box".to_owned(),
+            family,
+            url: url.to_owned(),
+            pin: None,
+            private_network,
+            directories: vec!["/home/me/app".to_owned()],
+        };
+        phone.core().add_direct(&agent, TOKEN).unwrap_err()
     };
-    let refused = |url: &str| phone.core().add_direct(&agent(url), TOKEN).unwrap_err();
-    assert!(matches!(
-        refused("ws://198.51.100.7:4500"),
-        DirectError::Refused(EndpointRefusal::InTheClear { .. })
-    ));
+    for (family, scheme) in [
+        (DirectFamily::Codex, "ws"),
+        (DirectFamily::Opencode, "http"),
+    ] {
+        // An address that is not this machine's loopback and yet leads to it.
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let refused = add(family, &url, false);
+        assert!(
+            matches!(
+                refused,
+                DirectError::Refused(EndpointRefusal::InTheClear { .. })
+            ),
+            "{refused:?}"
+        );
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err());
+        // Whoever marks it as private is connected with.
+        listener.set_nonblocking(false).unwrap();
+        let met = thread::spawn(move || listener.accept().is_ok());
+        add(family, &url, true);
+        assert!(met.join().unwrap());
+    }
     assert_eq!(
-        refused("wss://box.example/?token=hunter2"),
+        add(
+            DirectFamily::Codex,
+            "wss://box.example/?token=hunter2",
+            false
+        ),
         DirectError::Refused(EndpointRefusal::SecretInAddress)
     );
     assert!(phone.seen().hosts.is_empty());
-    assert!(listener.accept().is_err());
 }
 
 #[test]
