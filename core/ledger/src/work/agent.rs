@@ -319,7 +319,7 @@ impl Work {
         }
         let busy = |id: &ThreadId| {
             self.state(*id)
-                .is_some_and(|state| !has_nothing_to_do(state))
+                .is_some_and(|state| !has_nothing_to_do(state) && !is_being_stopped(state))
         };
         let others: Vec<_> = self
             .served_by(incarnation)
@@ -337,7 +337,7 @@ impl Work {
                 // Then the stop can be asked for again, when the others are done.
                 step: STEP_REFUSED,
                 note: format!(
-                    "the agent goes on, but its process also works on {}: not signalled",
+                    "the agent goes on, but its process also works on {}: not signalled; stop all of them within ten seconds of each other to end it",
                     names.join(", ")
                 ),
             }
@@ -353,6 +353,12 @@ impl Work {
             escalation::Verdict::Shared(others)
         })
     }
+}
+
+/// Whether somebody waits for the end of a thread's turn: what ends the process of it does what was asked for.
+fn is_being_stopped(state: &ThreadState) -> bool {
+    let active = state.active.as_ref();
+    active.is_some_and(|active| active.interrupting.is_some())
 }
 
 /// Whether a thread has no run, takes none back, and has no open request and no background work.
