@@ -17,13 +17,6 @@ pub(crate) struct NotOffered {
 
 const TABLE: &[NotOffered] = &[
     NotOffered {
-        agent: Agent::Codex,
-        step: "plan",
-        reason: "it asks for no approval of a plan; in the mode that only reads it proposes one, and a message in another mode carries it out",
-        source: "tests/recordings/codex/06_plan_mode_request_user_input.jsonl",
-        tools: &["exit_plan_mode"],
-    },
-    NotOffered {
         agent: Agent::Opencode,
         step: "plan",
         reason: "its plan agent writes its plan as a message and asks for no approval of it",

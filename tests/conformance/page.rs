@@ -23,6 +23,12 @@ story with it, says what differs from this table, and writes nothing. What is pl
 - **pass**: as it must be. **recovered by replacement**: the conversation could not be taken up, and a new one took its place.
 - **refused as declared**: the host says beforehand that the agent cannot, and refuses by a typed refusal.
 - **not offered**: the agent has nothing of the kind, as its own list of tools and the named source show.
+
+What an agent has only behind a switch of its own, the story turns on. codex asks questions outside its plan mode, has subagents and
+a todo list only where its command in host.toml is `codex app-server --enable default_mode_request_user_input --enable multi_agent_v2
+-c tools.update_plan.enabled=true`. Claude Code gives `claude-sonnet-4-5` a todo list, not each of its models. pi asks questions by an
+extension; the story's is `tests/support/pi-ask.mjs`. An opencode that a person started by themselves has its subagents ask only where
+`OPENCODE_PERMISSION` says so; the one of a host needs nothing.
 ";
 
 /// Writes it.

@@ -9,7 +9,7 @@ use crate::{
     table::{self, Played, Table},
     way::Way,
 };
-use pilothouse_domain::{CapabilityValue, Refusal};
+use pilothouse_domain::{CapabilityValue, Mode, Refusal};
 use std::{
     collections::BTreeMap,
     fs,
@@ -293,17 +293,20 @@ fn judged(lane: &Lane, step: &Step, ended: Ended) -> Line {
 
 /// A step that the table says has nothing to be played on: true only if agent and host agree.
 fn absence(lane: &mut Lane, step: &Step, row: &NotOffered) -> Line {
-    let thread = lane.thread(pilothouse_domain::Mode::Ask);
-    lane.talk(thread, 1);
-    let tools = lane.world.model.tools();
-    if let Some(tool) = tools.iter().find(|tool| row.tools.contains(&tool.as_str())) {
-        return Line::failed(
-            step.name,
-            format!(
-                "its model is offered `{tool}`, and the table says: {}",
-                row.reason
-            ),
-        );
+    // A mode may bring tools of its own.
+    for mode in [Mode::Ask, Mode::ReadOnly] {
+        let thread = lane.thread(mode);
+        lane.talk(thread, 1);
+        let tools = lane.world.model.tools();
+        if let Some(tool) = tools.iter().find(|tool| row.tools.contains(&tool.as_str())) {
+            return Line::failed(
+                step.name,
+                format!(
+                    "its model is offered `{tool}`, and the table says: {}",
+                    row.reason
+                ),
+            );
+        }
     }
     if let Some(flag) = step.needs
         && lane.declared(flag) == CapabilityValue::Yes

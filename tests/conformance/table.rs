@@ -152,3 +152,54 @@ fn text(played: &Played) -> Result<String, serde_json::Error> {
         flags?.join(",\n  ")
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn table(version: &str, lines: Value, capabilities: Value) -> Table {
+        let agent = json!({"agent": "codex", "version": version, "date": "2026-12-02", "lines": lines, "capabilities": capabilities});
+        serde_json::from_value(json!({ "agents": [agent] })).expect("a table")
+    }
+
+    fn line(step: &str, outcome: &str, control: &str) -> Value {
+        json!({"step": step, "outcome": outcome, "control": control})
+    }
+
+    #[test]
+    fn a_new_version_shows_what_it_changed_and_nothing_else() {
+        let text = line("text", "pass", "native");
+        let known = [
+            &text,
+            &line("steer", "pass", "native"),
+            &line("fork", "pass", "native"),
+        ];
+        let known = table(
+            "1.0.0",
+            json!(known),
+            json!({"supportsFork": "yes", "supportsPlans": "no"}),
+        );
+        let now = [
+            &text,
+            &line("steer", "pass", "approximated"),
+            &line("plan", "FAIL", "unproven"),
+        ];
+        let now = table(
+            "1.1.0",
+            json!(now),
+            json!({"supportsFork": "no", "supportsPlans": "no"}),
+        );
+        let whole = [
+            "codex: 1.1.0 was 1.0.0",
+            "codex, steer: pass, approximated; was pass, native",
+            "codex, plan: new, FAIL, unproven",
+            "codex, fork: gone",
+            "codex declares supportsFork as No; was Yes",
+        ];
+        assert_eq!(known.changes(&now, true), whole);
+        assert_eq!(known.changes(&now, false), whole[..3]);
+        assert!(known.changes(&known, true).is_empty());
+        assert_eq!(Table::default().changes(&now, true), ["codex: new"]);
+    }
+}

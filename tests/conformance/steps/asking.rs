@@ -5,7 +5,7 @@ use crate::{
     outcome::Ended,
 };
 use pilothouse_domain::{
-    ItemStatus, Mode, RequestStatus, RunStatus, ThreadId,
+    CommandBody, ItemStatus, Mode, RequestStatus, RunStatus, ThreadId,
     item::TodoStatus,
     request::{OptionEffect, QuestionReply, RequestKind},
 };
@@ -293,7 +293,20 @@ pub(super) fn plan(lane: &mut Lane) -> Ended {
         }
     });
     let Some(row) = asked else {
-        let words = "it is shown; the agent does not ask whether to carry it out";
+        lane.device.completed(thread, 1);
+        let body = CommandBody::ThreadSelect {
+            model: None,
+            effort: None,
+            mode: Mode::Ask,
+        };
+        if let Err(refusal) = lane.ask(thread, body) {
+            return Ended::Refused(refusal);
+        }
+        let row = lane.asked(thread, "carry-out", "echo planned >> planned.txt");
+        lane.answer(&row, OptionEffect::AllowOnce);
+        lane.device.completed(thread, 2);
+        carried_out(lane);
+        let words = "it asks for no approval of what it proposes; the next message in another mode has it carried out";
         return Ended::Otherwise(words.to_owned());
     };
     assert_eq!(row.kind, RequestKind::Plan);
@@ -311,11 +324,15 @@ pub(super) fn plan(lane: &mut Lane) -> Ended {
     );
     lane.answer(&row, OptionEffect::AllowOnce);
     lane.device.completed(thread, 1);
+    carried_out(lane);
+    Ended::Native
+}
+
+fn carried_out(lane: &Lane) {
     assert_eq!(
         lane.world.text_of("planned.txt").as_deref(),
         Some("planned\n")
     );
-    Ended::Native
 }
 
 pub(super) fn todo(lane: &mut Lane) -> Ended {

@@ -122,6 +122,12 @@ pub(crate) const STORY: &[Step] = &[
         stopping::steer,
     ),
     step(
+        "restart",
+        "stop a turn and start it again with more words",
+        Some(Flag::SteeringByInterruptRestart),
+        stopping::restart,
+    ),
+    step(
         "queue",
         "leave a message for afterwards",
         None,

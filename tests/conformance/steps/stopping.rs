@@ -15,15 +15,29 @@ use serde_json::json;
 use std::fs;
 
 pub(super) fn steer(lane: &mut Lane) -> Ended {
+    into_the_turn(lane, false)
+}
+
+pub(super) fn restart(lane: &mut Lane) -> Ended {
+    into_the_turn(lane, true)
+}
+
+/// Words into a turn: as the agent takes them, or by stopping it and starting it again.
+fn into_the_turn(lane: &mut Lane, restart: bool) -> Ended {
     let thread = lane.thread(Mode::Ask);
     let (prompt, gate) = lane.held("begin");
     lane.say(thread, &prompt);
     lane.hears(thread, "one two");
-    let (run, offer) = lane.device.wait("steering to be offered", |seen| {
+    let (run, offer) = lane.device.wait("words to be offered", |seen| {
         let header = seen.timelines.get(&thread)?.header.as_ref()?;
-        let offer = header.affordances.as_ref()?.steer.clone();
+        let offers = header.affordances.as_ref()?;
+        let offer = if restart {
+            &offers.restart
+        } else {
+            &offers.steer
+        };
         let possible = matches!(offer, Offer::Available | Offer::Destructive { .. });
-        possible.then_some((header.active.as_ref()?.run, offer))
+        possible.then_some((header.active.as_ref()?.run, offer.clone()))
     });
     let accept_stop = match &offer {
         Offer::Destructive { items, .. } => items.clone(),
@@ -33,20 +47,28 @@ pub(super) fn steer(lane: &mut Lane) -> Ended {
     let body = CommandBody::MessageSend {
         text: aside.text.clone(),
         attachments: Vec::new(),
-        dispatch: DispatchMode::SteerActive { run },
+        dispatch: if restart {
+            DispatchMode::RestartActive { run }
+        } else {
+            DispatchMode::SteerActive { run }
+        },
         accept_stop,
     };
     if let Err(refusal) = lane.ask(thread, body) {
         return Ended::Refused(refusal);
     }
-    if offer == Offer::Available {
+    if offer == Offer::Available && !restart {
         // An answer that ends first is no turn any more into which words can be said.
         lane.handed_over(thread, &aside.text);
         lane.world.model.release(&gate);
     }
-    lane.device.completed(thread, 1);
+    let last = lane.device.idle(thread).last_run();
     lane.world.model.release(&gate);
-    assert_eq!(lane.device.ended(thread, 1).id, run, "it is one run");
+    let last = last.expect("a run that ended");
+    assert_eq!(last.status, RunStatus::Completed);
+    // Where the agent closes what it had said as an answer, that answer keeps a run of its own.
+    let superseded = restart && last.id != run;
+    assert_eq!(last.ordinal, if superseded { 2 } else { 1 });
     assert!(
         lane.held_by_model(&[&aside])[0] >= 1,
         "the words reached the model"
@@ -54,9 +76,14 @@ pub(super) fn steer(lane: &mut Lane) -> Ended {
     let said = conversation(lane, thread);
     assert_eq!(said.last().map(String::as_str), Some("Turned."), "{said:?}");
     assert!(said.contains(&aside.text), "{said:?}");
-    match offer {
-        Offer::Available => Ended::Native,
-        _ => Ended::Otherwise("the turn is stopped and started again with the words".to_owned()),
+    if superseded {
+        let words =
+            "what it had said until then stays as a run by itself, and the words begin the next";
+        Ended::Noted(words.to_owned())
+    } else if restart || offer == Offer::Available {
+        Ended::Native
+    } else {
+        Ended::Otherwise("the turn is stopped and started again with the words".to_owned())
     }
 }
 

@@ -68,7 +68,9 @@ pub(super) fn fork_earlier(lane: &mut Lane) -> Ended {
 pub(super) fn rollback(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
     let (one, _) = lane.talk(thread, 1);
-    let row = lane.asked(thread, "made", "echo made >> made.txt");
+    let made = lane.running("made", "echo made >> made.txt");
+    lane.say(thread, &made);
+    let row = lane.device.asked(thread);
     lane.answer(&row, OptionEffect::AllowOnce);
     lane.device.completed(thread, 2);
     let last = lane.device.ended(thread, 2).id;
@@ -89,13 +91,13 @@ pub(super) fn rollback(lane: &mut Lane) -> Ended {
         Some("made\n"),
         "files stay"
     );
-    let before = lane.held_by_model(&[&one]);
+    let before = lane.held_by_model(&[&one, &made]);
     let steps = lane.world.model.total();
     let (three, _) = lane.talk(thread, 3);
     assert_eq!(
-        lane.held_by_model(&[&one]),
-        [before[0] + 1],
-        "it knows what was said before"
+        lane.held_by_model(&[&one, &made]),
+        [before[0] + 1, before[1]],
+        "it knows what was said before, and nothing of what was taken back"
     );
     assert!(lane.world.model.total() > steps && lane.held_by_model(&[&three])[0] >= 1);
     let told = lane.world.model.prompts();
