@@ -28,6 +28,7 @@ mod claude_real;
 mod claude_recordings;
 mod claude_whole;
 mod claude_world;
+mod codex_asking;
 mod codex_far;
 mod codex_pages;
 mod contracts;
