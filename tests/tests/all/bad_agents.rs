@@ -5,6 +5,7 @@ use pilothouse_domain::{
     Mode, Row, RunStatus, ThreadId,
     run::{ErrorCode, RunError},
 };
+use pilothouse_engine::RowContent;
 use pilothouse_tests::{Device, Setup, World};
 
 fn world(scenario: &str) -> (World, Device, ThreadId) {
@@ -165,8 +166,30 @@ fn an_oversized_frame_costs_itself_and_nothing_else() {
 }
 
 #[test]
-fn unknown_notifications_items_and_requests_are_kept_or_refused_and_the_turn_goes_on() {
-    is_survived("unknown");
+fn case_14_a_request_that_nobody_knows_is_refused_and_shown_and_the_turn_goes_on() {
+    let (world, device, thread) = world("ok");
+    device.accepted(&device.say(thread, "[[do:unknown]]"));
+    device.completed(thread, 1);
+    let said = conversation(&device, thread);
+    assert!(said.iter().any(|text| text == "fine"), "{said:?}");
+    let rows = device.whole(thread).into_iter();
+    let shown: Vec<_> = rows
+        .filter_map(|row| match row.content {
+            RowContent::Unknown { label } => Some((label, row.text.text)),
+            _ => None,
+        })
+        .collect();
+    for what in ["item/holographic/changed", "hologram"] {
+        assert!(
+            shown.iter().any(|(label, _)| label.contains(what)),
+            "{shown:?}"
+        );
+    }
+    let request = "request item/hologram/requestApproval";
+    let asked = shown.iter().find(|(label, _)| label == request);
+    let (_, params) = asked.unwrap_or_else(|| panic!("{shown:?}"));
+    assert!(params.contains("\"itemId\":\"h\""), "{params}");
+    goes_on(&world, &device, thread, 2);
 }
 
 #[test]
