@@ -143,3 +143,35 @@ fn case_34_a_codex_that_also_works_on_another_thread_is_not_signalled_and_that_i
     }
     world.host.verify();
 }
+
+#[test]
+fn case_34_a_codex_is_ended_where_all_that_it_works_on_is_stopped() {
+    let world = World::start();
+    let phone = world.device("phone");
+    let threads = ["one", "two"].map(|name| held_turn(&world, &phone, "codex", name));
+    let agents = world.host.outliving();
+    assert_eq!(agents.len(), 1, "one process serves both");
+    signal(agents[0], "-STOP");
+    for thread in threads {
+        phone.accepted(&phone.interrupt(thread));
+    }
+    for thread in threads {
+        assert_eq!(phone.ended(thread, 1).status, RunStatus::Interrupted);
+    }
+    // The first to wait is kept from it by the other, which then has nobody to spare.
+    let shown = threads.map(|thread| steps(&phone, thread)).concat();
+    let with = |word| shown.iter().filter(|note| note.contains(word)).count();
+    assert_eq!(
+        (with("not signalled"), with("SIGKILL")),
+        (1, 1),
+        "{shown:?}"
+    );
+    world.model.script("next", &says("Here I am."));
+    for thread in threads {
+        phone.accepted(&phone.say(thread, "and now? [[script:next]]"));
+        phone.completed(thread, 2);
+        phone.same_as(&world.host, thread);
+    }
+    assert_ne!(world.host.outliving(), agents, "it was started again");
+    world.host.verify();
+}

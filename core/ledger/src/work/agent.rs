@@ -318,8 +318,9 @@ impl Work {
             return Ok(escalation::Verdict::Over);
         }
         let busy = |id: &ThreadId| {
-            self.state(*id)
-                .is_some_and(|state| !has_nothing_to_do(state) && !is_being_stopped(state))
+            self.state(*id).is_some_and(|state| {
+                !has_nothing_to_do(state) && !self.is_being_stopped(*id, state)
+            })
         };
         let others: Vec<_> = self
             .served_by(incarnation)
@@ -337,7 +338,7 @@ impl Work {
                 // Then the stop can be asked for again, when the others are done.
                 step: STEP_REFUSED,
                 note: format!(
-                    "the agent goes on, but its process also works on {}: not signalled; stop all of them within ten seconds of each other to end it",
+                    "the agent goes on, but its process also works on {}: not signalled; where that is stopped, too, it is ended",
                     names.join(", ")
                 ),
             }
@@ -350,15 +351,20 @@ impl Work {
         Ok(if others.is_empty() {
             escalation::Verdict::Proceed
         } else {
+            self.unsignalled.insert(thread, attempt);
             escalation::Verdict::Shared(others)
         })
     }
-}
 
-/// Whether somebody waits for the end of a thread's turn: what ends the process of it does what was asked for.
-fn is_being_stopped(state: &ThreadState) -> bool {
-    let active = state.active.as_ref();
-    active.is_some_and(|active| active.interrupting.is_some())
+    /// Whether the stop of what a thread does now waits for the threads that its process also works on: what ends the process
+    /// does what was asked for.
+    fn is_being_stopped(&self, thread: ThreadId, state: &ThreadState) -> bool {
+        let slot = state
+            .active
+            .as_ref()
+            .and_then(|active| active.attempt.as_ref());
+        slot.is_some_and(|slot| self.unsignalled.get(&thread) == Some(&slot.id))
+    }
 }
 
 /// Whether a thread has no run, takes none back, and has no open request and no background work.

@@ -22,9 +22,9 @@ use crate::{
     writer::Job,
 };
 use pilothouse_domain::{
-    AgentName, BlobHash, Body, Cause, Effect, EffectId, Epoch, Event, IdMint, Incarnation,
-    ItemContent, ItemId, LogPlace, LoggedEvent, Outcome, Policy, ProviderEvent, ProviderEventKind,
-    ThreadId, ThreadState, WorkspaceId,
+    AgentName, AttemptId, BlobHash, Body, Cause, Effect, EffectId, Epoch, Event, IdMint,
+    Incarnation, ItemContent, ItemId, LogPlace, LoggedEvent, Outcome, Policy, ProviderEvent,
+    ProviderEventKind, ThreadId, ThreadState, WorkspaceId,
     provider::OfferedModel,
     request::LostReason,
     row::{OpenItem, Snapshot},
@@ -67,6 +67,8 @@ pub(crate) struct Work {
     handed: BTreeSet<EffectId>,
     change: Change,
     signed_out: sign_in::SignedOut,
+    /// The attempts whose stop was not taken and stays unsignalled, since their process also works on other threads.
+    unsignalled: BTreeMap<ThreadId, AttemptId>,
 }
 
 /// What the current transaction changed.
@@ -172,6 +174,7 @@ impl Work {
             offered: BTreeMap::new(),
             listed: Listed::default(),
             handed: BTreeSet::new(),
+            unsignalled: BTreeMap::new(),
             change: Change::default(),
             signed_out: sign_in::SignedOut::default(),
         }
