@@ -2,23 +2,63 @@
 
 /// A picture of one dot, as PNG: each colour is another file.
 pub fn dot(red: u8, green: u8, blue: u8) -> Vec<u8> {
+    png(1, &[red, green, blue])
+}
+
+/// Dots on each side of a [`screenshot`].
+const SCREEN: u16 = 700;
+
+/// A picture of 700 × 700 dots that look like noise, as PNG of 1.4 MiB: each seed is another file.
+pub fn screenshot(seed: u8) -> Vec<u8> {
+    let mut noise = u32::from(seed);
+    let pixels: Vec<u8> = (0..usize::from(SCREEN) * usize::from(SCREEN) * 3)
+        .map(|_| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            noise.to_be_bytes()[0]
+        })
+        .collect();
+    png(SCREEN, &pixels)
+}
+
+/// A square of pixels of three bytes each, uncompressed.
+fn png(side: u16, pixels: &[u8]) -> Vec<u8> {
     let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut chunk = |kind: &[u8; 4], data: &[u8]| {
-        let length = u32::try_from(data.len()).expect("a few bytes");
+        let length = u32::try_from(data.len()).expect("a small picture");
         png.extend(length.to_be_bytes());
         let body = [&kind[..], data].concat();
         png.extend(&body);
         png.extend(crc(&body).to_be_bytes());
     };
-    chunk(b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0]);
-    // A zlib stream of one stored block: no filter, then the colour.
-    let row = [0, red, green, blue];
-    let mut data = vec![0x78, 0x01, 0x01, 4, 0, 0xfb, 0xff];
-    data.extend(row);
-    data.extend(adler(&row).to_be_bytes());
-    chunk(b"IDAT", &data);
+    let side_bytes = u32::from(side).to_be_bytes();
+    chunk(
+        b"IHDR",
+        &[&side_bytes[..], &side_bytes, &[8, 2, 0, 0, 0]].concat(),
+    );
+    // Each row begins with its filter: none.
+    let rows = pixels.chunks(usize::from(side) * 3);
+    let rows: Vec<u8> = rows
+        .flat_map(|row| std::iter::once(&0).chain(row))
+        .copied()
+        .collect();
+    chunk(b"IDAT", &stored(&rows));
     chunk(b"IEND", &[]);
     png
+}
+
+/// A zlib stream of stored blocks.
+fn stored(data: &[u8]) -> Vec<u8> {
+    let mut stream = vec![0x78, 0x01];
+    let mut blocks = data.chunks(usize::from(u16::MAX)).peekable();
+    while let Some(block) = blocks.next() {
+        let length = u16::try_from(block.len()).expect("a block is that small");
+        stream.push(u8::from(blocks.peek().is_none()));
+        stream.extend(length.to_le_bytes());
+        stream.extend((!length).to_le_bytes());
+        stream.extend(block);
+    }
+    stream.extend(adler(data).to_be_bytes());
+    stream
 }
 
 fn crc(bytes: &[u8]) -> u32 {

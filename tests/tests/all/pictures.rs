@@ -8,9 +8,12 @@ use pilothouse_domain::{
     thread::{Attachment, Delivery},
 };
 use pilothouse_engine::{RowContent, Ticket};
-use pilothouse_tests::{Cli, CodexElsewhere, Device, LedgerDir, Setup, World, picture::dot};
+use pilothouse_tests::{
+    Cli, CodexElsewhere, Device, LedgerDir, Setup, World,
+    picture::{dot, screenshot},
+};
 use serde_json::json;
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 fn sha256(bytes: &[u8]) -> String {
     hash::to_hex(&hash::sha256(bytes))
@@ -39,22 +42,26 @@ fn send(device: &Device, thread: ThreadId, text: &str, attachments: Vec<Attachme
 
 #[test]
 fn case_43_a_picture_alone_one_with_words_and_twenty_reach_the_model_whole() {
-    reach_the_model_whole(&World::start(), "codex");
+    reach_the_model_whole(&World::start(), "codex", Large::Whole);
 }
 
 #[test]
 fn case_43_by_claude_code_pictures_reach_the_model_whole() {
-    reach_the_model_whole(&Setup::new().claude().start(), "claude");
+    reach_the_model_whole(&Setup::new().claude().start(), "claude", Large::MadeAnew);
 }
 
 #[test]
 fn case_43_by_pi_pictures_reach_the_model_whole() {
-    reach_the_model_whole(&Setup::new().pi(&[]).start(), "pi");
+    reach_the_model_whole(
+        &Setup::new().pi(&[]).start(),
+        "pi",
+        Large::Refused("at most 11 MiB"),
+    );
 }
 
 #[test]
 fn case_43_by_opencode_pictures_reach_the_model_whole() {
-    reach_the_model_whole(&Setup::new().opencode().start(), "opencode");
+    reach_the_model_whole(&Setup::new().opencode().start(), "opencode", Large::Whole);
 }
 
 #[test]
@@ -65,7 +72,14 @@ fn case_43_by_a_codex_elsewhere_pictures_reach_the_model_whole_and_large_ones_as
     let dir = world.dir().join("phone");
     let device = Device::direct(&dir, "phone", server.agent(), server.secret());
     let ledger = device.own_ledger();
-    reach_the_model(&world, &device, &ledger, ("workspace", "codex"));
+    // 20 of them at once are as much as it takes when they are small.
+    reach_the_model(
+        &world,
+        &device,
+        &ledger,
+        ("workspace", "codex"),
+        (dot_of, Large::Whole),
+    );
 
     let padded = |bytes: usize| {
         let mut picture = dot(7, 7, 7);
@@ -79,20 +93,54 @@ fn case_43_by_a_codex_elsewhere_pictures_reach_the_model_whole_and_large_ones_as
     assert_eq!(world.model.pictures().len(), 1);
     let more = vec![padded(8 << 20), padded(1 << 20)];
     device.accepted(&send(&device, thread, "[[id:more]]", more));
-    let reason = device.wait("the message to say why", |seen| {
+    let reason = not_sent(&device, thread);
+    assert!(reason.contains("at most 8 MiB"), "{reason}");
+    assert_eq!(world.model.mark("more").requests, 0);
+    device.accepted(&send(&device, thread, "go on [[script:say]]", Vec::new()));
+    device.completed(thread, 3);
+}
+
+fn dot_of(n: u8) -> Vec<u8> {
+    dot(n, 0, 255)
+}
+
+/// 15 screenshots of 1.4 MiB, more than 16 MiB in all, and 5 dots.
+fn screenshot_or_dot(n: u8) -> Vec<u8> {
+    if n < 15 { screenshot(n) } else { dot_of(n) }
+}
+
+/// What comes of 15 screenshots and 5 dots in one message.
+#[derive(Clone, Copy)]
+enum Large {
+    /// The model sees each as it was.
+    Whole,
+    /// The model sees all, the screenshots as the agent makes them anew: it does so with large pictures.
+    MadeAnew,
+    /// The message says this and nothing is sent.
+    Refused(&'static str),
+}
+
+/// Why a thread's message was not sent.
+fn not_sent(device: &Device, thread: ThreadId) -> String {
+    device.wait("the message to say why", |seen| {
         let rows = &seen.timelines.get(&thread)?.rows;
         rows.iter().find_map(|row| match &row.delivery {
             Some(Delivery::Failed { reason }) => Some(reason.clone()),
             _ => None,
         })
-    });
-    assert!(reason.contains("at most 8 MiB"), "{reason}");
-    assert_eq!(world.model.mark("more").requests, 0);
+    })
 }
 
-fn reach_the_model_whole(world: &World, agent: &str) {
+fn reach_the_model_whole(world: &World, agent: &str, large: Large) {
     let device = world.device("phone");
-    reach_the_model(world, &device, &world.host.ledger_dir(), ("demo", agent));
+    let ledger = world.host.ledger_dir();
+    reach_the_model(
+        world,
+        &device,
+        &ledger,
+        ("demo", agent),
+        (screenshot_or_dot, large),
+    );
 }
 
 fn reach_the_model(
@@ -100,6 +148,7 @@ fn reach_the_model(
     device: &Device,
     ledger: &LedgerDir,
     (workspace, agent): (&str, &str),
+    (picture_of, large): (fn(u8) -> Vec<u8>, Large),
 ) {
     world.model.script("say", &json!([{"text": "I see."}]));
     let thread = device.new_thread_in(workspace, agent, Mode::Ask);
@@ -120,15 +169,36 @@ fn reach_the_model(
     assert_eq!(world.model.pictures(), [sha256(&cat), sha256(&cat)]);
 
     let other = device.new_thread_in(workspace, agent, Mode::Ask);
-    let dots: Vec<_> = (0..20).map(|n| dot(n, 0, 255)).collect();
-    let pictures = dots.iter().enumerate();
+    let twenty: Vec<_> = (0..20).map(picture_of).collect();
+    let pictures = twenty.iter().enumerate();
     let pictures = pictures
-        .map(|(n, dot)| bring(device, &format!("{n}.png"), dot))
+        .map(|(n, picture)| bring(device, &format!("{n}.png"), picture))
         .collect();
     device.accepted(&send(device, other, "all of them [[script:say]]", pictures));
-    device.completed(other, 1);
-    let expected: Vec<_> = dots.iter().map(|dot| sha256(dot)).collect();
-    assert_eq!(world.model.pictures(), expected);
+    let expected: Vec<_> = twenty.iter().map(|picture| sha256(picture)).collect();
+    match large {
+        Large::Refused(why) => {
+            let reason = not_sent(device, other);
+            assert!(reason.contains(why), "{reason}");
+        }
+        Large::Whole | Large::MadeAnew => device.completed(other, 1),
+    }
+    // The conversation goes on, with what is part of it from now on.
+    device.accepted(&send(device, other, "and now? [[script:say]]", Vec::new()));
+    device.completed(other, 2);
+    let came = world.model.pictures();
+    match large {
+        Large::Whole => assert_eq!(came, expected),
+        Large::MadeAnew => {
+            assert_eq!(came[15..], expected[15..], "in their order");
+            assert_eq!(
+                came.iter().collect::<BTreeSet<_>>().len(),
+                20,
+                "all of them"
+            );
+        }
+        Large::Refused(_) => assert!(came.iter().all(|one| !expected.contains(one))),
+    }
     device.same_as_in(ledger, other);
     ledger.verify();
 }
