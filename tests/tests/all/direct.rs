@@ -132,6 +132,10 @@ fn an_address_in_the_clear_or_with_a_secret_in_it_is_refused_before_anything_is_
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err());
     }
+    assert!(matches!(
+        add(DirectFamily::Codex, "ws://198.51.100.7:4500"),
+        DirectError::Refused(EndpointRefusal::InTheClear { .. })
+    ));
     assert_eq!(
         add(DirectFamily::Codex, "wss://box.example/?token=hunter2"),
         DirectError::Refused(EndpointRefusal::SecretInAddress)
