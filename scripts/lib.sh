@@ -81,6 +81,17 @@ require_tools() {
     return 1
 }
 
+# require_room GIB: fails where the disk that is built on has less room than that.
+require_room() {
+    local place="$TARGET" free
+    until [ -d "$place" ]; do place="$(dirname -- "$place")"; done
+    free="$(df -Pk -- "$place" | awk 'NR == 2 { print int($4 / 1048576) }')"
+    [ "$free" -ge "$1" ] || {
+        warn "error: $place has $free GiB left on its disk, and this needs $1; make room there, or set CARGO_TARGET_DIR to a larger disk"
+        return 1
+    }
+}
+
 # require_debian PACKAGE …: installs what is missing of them if this is root, and says the line otherwise.
 require_debian() {
     local package missing=() log

@@ -138,6 +138,8 @@ function cargo(words) {
         env: {
             ...env,
             CARGO_TARGET_DIR: build,
+            // Built again for each bug, also where the rest is built only once.
+            CARGO_INCREMENTAL: "1",
             RUST_BACKTRACE: "0",
             // The smallest case does not matter here.
             PROPTEST_MAX_SHRINK_ITERS: "0",
