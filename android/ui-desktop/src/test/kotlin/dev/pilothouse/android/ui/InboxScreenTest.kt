@@ -1,9 +1,11 @@
 package dev.pilothouse.android.ui
 
+import androidx.compose.runtime.CompositionLocalProvider
 import androidx.compose.runtime.getValue
 import androidx.compose.runtime.mutableStateOf
 import androidx.compose.runtime.setValue
 import androidx.compose.ui.ImageComposeScene
+import androidx.compose.ui.platform.LocalDensity
 import androidx.compose.ui.test.ComposeUiTest
 import androidx.compose.ui.test.ExperimentalTestApi
 import androidx.compose.ui.test.assertIsDisplayed
@@ -14,6 +16,7 @@ import androidx.compose.ui.test.onNodeWithTag
 import androidx.compose.ui.test.onNodeWithText
 import androidx.compose.ui.test.performClick
 import androidx.compose.ui.test.performTouchInput
+import androidx.compose.ui.test.runDesktopComposeUiTest
 import androidx.compose.ui.test.swipeUp
 import androidx.compose.ui.test.v2.runComposeUiTest
 import androidx.compose.ui.unit.Density
@@ -74,6 +77,53 @@ class InboxScreenTest {
         assertEquals(2, events.size)
     }
 
+    private val changed = request("r1", "git push --force").copy(contentHash = "other")
+    private val notice = SignInNotice(SignInKey("h1", "codex"), "wren", 2, "t1", listOf("codex login"), canSignIn = true)
+
+    /** What is tapped two frames after the screen became another answers nothing, and a second later it does. */
+    private fun tapsRightAfter(before: InboxState, after: InboxState, item: RequestItem) = runComposeUiTest {
+        var state by mutableStateOf(before)
+        setContent { InboxScreen(state, events::add) }
+        waitForIdle()
+        mainClock.autoAdvance = false
+        state = after
+        repeat(2) { mainClock.advanceTimeByFrame() }
+        onNodeWithTag("approve-${item.key.request}").performClick()
+        onNodeWithTag("deny-${item.key.request}").performClick()
+        assertEquals(emptyList<InboxEvent>(), events)
+        mainClock.advanceTimeBy(1000)
+        onNodeWithTag("approve-${item.key.request}").performClick()
+        mainClock.advanceTimeByFrame()
+        assertEquals(listOf<InboxEvent>(answer(item, "yes")), events)
+    }
+
+    @Test fun a_tap_right_after_the_text_was_replaced_is_not_taken_for_the_new_one() =
+        tapsRightAfter(InboxState(listOf(request("r1", "git status")), NOW), InboxState(listOf(changed), NOW), changed)
+
+    @Test fun a_tap_right_after_the_text_under_review_was_replaced_is_not_taken_for_the_new_one() =
+        request("r1", "git status").let { tapsRightAfter(InboxState(listOf(it), NOW, it.id), InboxState(listOf(changed), NOW, it.id), changed) }
+
+    @Test fun a_tap_right_after_the_sign_in_above_went_is_not_taken_for_the_card_that_moved_up() =
+        request("r1").let { tapsRightAfter(InboxState(listOf(it), NOW, signIns = listOf(notice)), InboxState(listOf(it), NOW), it) }
+
+    @Test fun a_tap_right_after_the_card_above_became_smaller_is_not_taken_for_the_one_that_moved_up() {
+        val (first, second) = listOf(request("r1"), request("r2", "git push"))
+        tapsRightAfter(InboxState(listOf(first, second), NOW), InboxState(listOf(first.copy(progress = Progress.Sending), second), NOW), second)
+    }
+
+    @Test fun what_comes_below_right_after_something_moved_makes_no_tap_count() = runComposeUiTest {
+        var shown by mutableStateOf(listOf(request("r1", "git status")))
+        setContent { InboxScreen(InboxState(shown, NOW), events::add) }
+        waitForIdle()
+        mainClock.autoAdvance = false
+        shown = listOf(changed)
+        repeat(2) { mainClock.advanceTimeByFrame() }
+        shown = listOf(changed, request("r2"))
+        repeat(2) { mainClock.advanceTimeByFrame() }
+        onNodeWithTag("approve-r1").performClick()
+        assertEquals(emptyList<InboxEvent>(), events)
+    }
+
     @Test fun case_08_a_text_far_longer_than_the_card_is_reviewed_however_its_head_looks() = runComposeUiTest {
         show(request("r1", "ls" + "\u200a".repeat(200_000) + "; rm -rf ~"), request("r2", "\u4e00".repeat(200_000)))
         onNodeWithTag("approve-r1").assertDoesNotExist()
@@ -103,6 +153,40 @@ class InboxScreenTest {
         repeat(10) { onNodeWithTag("subject").performTouchInput { swipeUp() } }
         onNodeWithTag("approve-r1").assertIsEnabled().performClick()
         runOnIdle { assertEquals(listOf<InboxEvent>(answer(item, "yes")), events) }
+    }
+
+    /** The four answers that codex offers to a change of files. */
+    private val many = listOf(
+        AnswerOption("accept", "Approve", Effect.AllowOnce, "these changes, this once"),
+        AnswerOption("acceptForSession", "Approve for this session", Effect.AllowSession, "these changes, and further ones to the same files without asking until codex ends"),
+        AnswerOption("decline", "Deny", Effect.Deny, "nothing is changed; the turn goes on"),
+        AnswerOption("cancel", "Deny and stop", Effect.DenyAndStop, "nothing is changed and the turn is stopped"),
+    )
+
+    @Test fun a_review_can_be_read_and_answered_on_a_small_screen_and_with_a_large_font() {
+        val refused = request("r1", (1..30).joinToString("\n") { "echo step $it" }).copy(options = many, problem = "Not sent: the request has changed. Look at it again. ".repeat(8))
+        for (item in listOf(refused.copy(problem = null), refused)) {
+            for ((width, height, font) in listOf(Triple(800, 360, 1f), Triple(891, 411, 1.3f), Triple(360, 640, 2f), Triple(640, 360, 2f))) {
+                val screen = "$width x $height, font $font"
+                runDesktopComposeUiTest(2 * width, 2 * height) {
+                    setContent {
+                        CompositionLocalProvider(LocalDensity provides Density(2f, font)) { InboxScreen(InboxState(listOf(item), NOW, item.id), events::add) }
+                    }
+                    for (button in listOf("deny-r1", "approve-r1")) {
+                        val size = onNodeWithTag(button).fetchSemanticsNode().size
+                        assertTrue("$button at $screen: $size", size.height >= 2 * 40 && size.width >= 2 * 58)
+                    }
+                    val text = onNodeWithTag("subject").fetchSemanticsNode().size.height / 2
+                    assertTrue("the text at $screen: $text dp", text >= 100)
+                    onNodeWithTag("approve-r1").assertIsNotEnabled()
+                    repeat(40) { onNodeWithTag("subject").performTouchInput { swipeUp() } }
+                    onNodeWithTag("option-cancel").assertIsDisplayed()
+                    onNodeWithTag("approve-r1").assertIsEnabled().performClick()
+                    runOnIdle { assertEquals(screen, listOf<InboxEvent>(answer(item, "accept")), events.toList()) }
+                    events.clear()
+                }
+            }
+        }
     }
 
     @Test fun a_short_text_can_be_approved_as_soon_as_it_is_open() = runComposeUiTest {
@@ -142,9 +226,8 @@ class InboxScreenTest {
         val refused = request("r4", "git push --force").copy(problem = "Not sent: the request has changed. Look at it again.")
         val list = listOf(request("r1"), request("r2", long), unknown, refused, request("r5", progress = Progress.Settled, status = "Approved on Pixel 9"))
         picture("inbox", InboxState(list, NOW))
-        val here = SignInNotice(SignInKey("h1", "codex"), "wren", 2, "t1", listOf("codex login"), canSignIn = true)
         val begun = listOf(BegunSignIn(null, SignInPage("https://auth.example.org/device", "ABCD-1234")), BegunSignIn(RequestKey("h1", "t1", "r9"), null))
-        val notices = listOf(here.copy(problem = "the code has expired")) + begun.mapIndexed { at, it -> here.copy(SignInKey("h${at + 2}", "codex"), begun = it) }
+        val notices = listOf(notice.copy(problem = "the code has expired")) + begun.mapIndexed { at, it -> notice.copy(SignInKey("h${at + 2}", "codex"), begun = it) }
         picture("sign-in", InboxState(emptyList(), NOW, signIns = notices))
         picture("review", InboxState(list, NOW, reviewing = "h1/t1/r2"))
     }

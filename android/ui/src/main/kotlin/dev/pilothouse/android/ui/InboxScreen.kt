@@ -44,21 +44,25 @@ import kotlinx.coroutines.delay
 fun InboxScreen(state: InboxState, onEvent: (InboxEvent) -> Unit) {
     MaterialTheme(if (isSystemInDarkTheme()) darkColorScheme() else lightColorScheme()) {
         val reviewed = state.requests.firstOrNull { it.id == state.reviewing }
-        val steady by steady(listOf(reviewed?.id.orEmpty()) + state.requests.map { it.id })
+        val steady by steady(if (reviewed != null) listOf("review", reviewed) else state.signIns + state.requests)
         val careful: (InboxEvent) -> Unit = { if (it !is InboxEvent.Answer || steady) onEvent(it) }
         if (reviewed != null) ReviewScreen(reviewed, state.nowMs, careful) else WaitingList(state, careful)
     }
 }
 
 /**
- * False for a moment after something has moved to another place, as when the request above was answered elsewhere: the
- * finger that comes down was meant for what was there before. [places] names what is shown, from the top.
+ * False for a moment after something has become another or has moved to another place, as when the text was replaced or
+ * the request above was answered elsewhere: the finger that comes down was meant for what was there before. [shown] is what
+ * is on the screen, from the top; what is added below it moves nothing.
  */
 @Composable
-private fun steady(places: List<String>): State<Boolean> {
-    val shown = remember { Places(places) }
-    val steady = remember(places) { mutableStateOf(places.take(shown.names.size) == shown.names) }
-    SideEffect { shown.names = places }
+private fun steady(shown: List<Any>): State<Boolean> {
+    val before = remember { Before(shown, mutableStateOf(true)) }
+    val steady = remember(shown) { mutableStateOf(before.steady.value && shown.take(before.shown.size) == before.shown) }
+    SideEffect {
+        before.shown = shown
+        before.steady = steady
+    }
     LaunchedEffect(steady) {
         delay(SETTLING_MS)
         steady.value = true
@@ -66,7 +70,7 @@ private fun steady(places: List<String>): State<Boolean> {
     return steady
 }
 
-private class Places(var names: List<String>)
+private class Before(var shown: List<Any>, var steady: State<Boolean>)
 
 /** Longer than it takes from deciding on a tap to its end. */
 private const val SETTLING_MS = 600L

@@ -10,6 +10,7 @@ import androidx.compose.material3.MaterialTheme
 import androidx.compose.material3.OutlinedButton
 import androidx.compose.material3.Text
 import androidx.compose.runtime.Composable
+import androidx.compose.ui.Alignment
 import androidx.compose.ui.Modifier
 import androidx.compose.ui.platform.testTag
 import androidx.compose.ui.text.TextLayoutResult
@@ -46,12 +47,12 @@ internal fun RequestStatus(item: RequestItem) {
     item.problem?.let { Text(it, Modifier.testTag("problem-${item.key.request}"), color = MaterialTheme.colorScheme.error) }
 }
 
-/** Two answers as far from each other as the screen allows; a side never changes, even when the other is missing. */
+/** Two answers as far from each other as the screen allows; a side never changes, even when the other is missing or long. */
 @Composable
 internal fun ApartRow(start: @Composable () -> Unit, end: @Composable () -> Unit) =
-    Row(Modifier.fillMaxWidth().padding(bottom = 8.dp), horizontalArrangement = Arrangement.SpaceBetween) {
-        Box { start() }
-        Box { end() }
+    Row(Modifier.fillMaxWidth().padding(bottom = 8.dp), horizontalArrangement = Arrangement.spacedBy(16.dp)) {
+        Box(Modifier.weight(1f)) { start() }
+        Box(Modifier.weight(1f), Alignment.TopEnd) { end() }
     }
 
 @Composable

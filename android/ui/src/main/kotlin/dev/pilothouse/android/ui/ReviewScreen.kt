@@ -5,7 +5,9 @@ import androidx.compose.foundation.layout.Arrangement
 import androidx.compose.foundation.layout.Column
 import androidx.compose.foundation.layout.fillMaxSize
 import androidx.compose.foundation.layout.fillMaxWidth
+import androidx.compose.foundation.layout.heightIn
 import androidx.compose.foundation.layout.padding
+import androidx.compose.foundation.rememberScrollState
 import androidx.compose.foundation.verticalScroll
 import androidx.compose.material3.ExperimentalMaterial3Api
 import androidx.compose.material3.MaterialTheme
@@ -46,14 +48,16 @@ fun ReviewScreen(item: RequestItem, nowMs: Long, onEvent: (InboxEvent) -> Unit) 
         },
     ) { insets ->
         Column(Modifier.padding(insets).padding(horizontal = 16.dp).fillMaxSize(), verticalArrangement = Arrangement.spacedBy(8.dp)) {
-            RequestHeading(item, nowMs)
+            // Scrolls with its text whatever a large font or a low screen would take from it.
             Column(
                 Modifier.weight(1f).fillMaxWidth().verticalScroll(scroll).testTag("subject"),
                 verticalArrangement = Arrangement.spacedBy(8.dp),
             ) {
+                RequestHeading(item, nowMs)
                 WholeSubject(item)
+                if (item.progress == Progress.Waiting) Reaches(item, readToTheEnd, onEvent)
             }
-            RequestStatus(item)
+            Column(Modifier.heightIn(max = STATUS_HEIGHT).verticalScroll(rememberScrollState())) { RequestStatus(item) }
             if (item.progress == Progress.Waiting) Answers(item, readToTheEnd, onEvent)
         }
     }
@@ -73,11 +77,16 @@ private fun WholeSubject(item: RequestItem) {
     if (item.kind == RequestKind.Unknown) Text("${item.host} waits for something that this app cannot show. Answer it there.")
 }
 
+/** Why an answer was not taken may be long. */
+private val STATUS_HEIGHT = 64.dp
+
+private fun RequestItem.approval(): AnswerOption? = options.firstOrNull { it.effect == Effect.AllowOnce }
+
+/** How far the two answers below reach, and the other ones. */
 @Composable
-private fun Answers(item: RequestItem, readToTheEnd: Boolean, onEvent: (InboxEvent) -> Unit) {
+private fun Reaches(item: RequestItem, readToTheEnd: Boolean, onEvent: (InboxEvent) -> Unit) {
     val deny = item.denial()
-    val approve = item.options.firstOrNull { it.effect == Effect.AllowOnce }
-    if (!readToTheEnd) Text("Scroll to the end to approve.", style = MaterialTheme.typography.bodySmall)
+    val approve = item.approval()
     for (option in item.options) {
         if (option == deny || option == approve) continue
         OutlinedButton(
@@ -94,8 +103,13 @@ private fun Answers(item: RequestItem, readToTheEnd: Boolean, onEvent: (InboxEve
     for (option in listOfNotNull(deny, approve)) {
         if (option.reach.isNotEmpty()) Text("${if (option == deny) "Deny" else "Approve"}: ${option.reach}", style = MaterialTheme.typography.bodySmall)
     }
+}
+
+@Composable
+private fun Answers(item: RequestItem, readToTheEnd: Boolean, onEvent: (InboxEvent) -> Unit) {
+    if (!readToTheEnd) Text("Scroll to the end to approve.", style = MaterialTheme.typography.bodySmall)
     ApartRow(
-        start = { deny?.let { DenyButton(item, it, onEvent) } },
-        end = { approve?.let { ApproveButton(item, it, readToTheEnd, onEvent) } },
+        start = { item.denial()?.let { DenyButton(item, it, onEvent) } },
+        end = { item.approval()?.let { ApproveButton(item, it, readToTheEnd, onEvent) } },
     )
 }
