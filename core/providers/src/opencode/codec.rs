@@ -1,9 +1,9 @@
 //! The codec: events of opencode and answers to calls in, events and calls out. No clock, no socket, no waiting.
 
 use super::{
+    asking::Early,
     conversation::{Conversation, Speaker, Turn},
     outgoing::{self, Call, Prompt},
-    passed_over::{Passed, passed},
     replies::{self, CallError, Entries, Model, Reply, Session},
     sse::{Events, Frame},
 };
@@ -11,7 +11,7 @@ use crate::rpc::{
     asked::{AnswerProblem, Requests, request_id},
     bounded::Bounded,
     budget::Budget,
-    frames::{FRAME_LIMIT, RAW_LIMIT, cut, json_of_line, text_of, text_or_empty, too_large},
+    frames::{FRAME_LIMIT, cut, text_or_empty, too_large},
 };
 use pilothouse_domain::{
     Answer, Mode, NativeId, ProviderEvent, ProviderEventKind, Subject,
@@ -29,6 +29,8 @@ const DEPTH: usize = 16;
 const ID: usize = 512;
 /// Requests that are over and must not be opened again by a list that still holds them.
 const OVER: usize = 4096;
+/// Commands that are asked for and not shown yet; of more, the oldest are shown as incomplete.
+const EARLY: usize = 32;
 
 /// What comes of what opencode says.
 #[expect(
@@ -65,6 +67,8 @@ pub struct Codec {
     pub(super) requests: Requests,
     /// Requests that are over, by opencode's ids.
     pub(super) over: Bounded<()>,
+    /// Commands that are asked for and not shown yet.
+    pub(super) early: Bounded<Early>,
     /// Requests of subagents that the mode of their thread answers.
     pub(super) settling: Bounded<Settling>,
     /// Sizes of models' contexts, by provider and model.
@@ -72,9 +76,9 @@ pub struct Codec {
     pub(super) budget: Budget,
     /// A turn ended for want of a sign-in, and opencode was not told since to read its own anew.
     pub(super) refused: bool,
-    unreadable_in_a_row: u32,
+    pub(super) unreadable_in_a_row: u32,
     /// The stream has told of something else than itself.
-    telling: bool,
+    pub(super) telling: bool,
 }
 
 impl Default for Codec {
@@ -93,6 +97,7 @@ impl Codec {
             children: Bounded::new(CHILDREN),
             requests: Requests::default(),
             over: Bounded::new(OVER),
+            early: Bounded::new(EARLY),
             settling: Bounded::new(OVER),
             contexts: BTreeMap::new(),
             budget: Budget::default(),
@@ -442,100 +447,6 @@ impl Codec {
             .filter_map(|value| id_of(value, "id"))
             .filter(|id| self.children.contains(id))
             .collect()
-    }
-
-    fn frame(&mut self, data: &[u8], out: &mut Vec<Told>) {
-        let text = String::from_utf8_lossy(data);
-        let unreadable = |problem: String, out: &mut Vec<Told>| {
-            let raw = cut(&text, RAW_LIMIT);
-            unknown(NativePlace::default(), cut(&problem, 120), raw, out);
-        };
-        let mut value = match json_of_line(&text) {
-            Ok(Value::Object(value)) => Value::Object(value),
-            Ok(_) => {
-                self.unreadable_in_a_row = self.unreadable_in_a_row.saturating_add(1);
-                return unreadable("not a JSON object".to_owned(), out);
-            }
-            Err(error) => {
-                self.unreadable_in_a_row = self.unreadable_in_a_row.saturating_add(1);
-                return unreadable(format!("not JSON: {error}"), out);
-            }
-        };
-        self.unreadable_in_a_row = 0;
-        // The stream of all directories wraps each event.
-        if let Some(payload) = value.get_mut("payload").filter(|inner| inner.is_object()) {
-            value = payload.take();
-        }
-        let Some(name) = text_of(&value, "type") else {
-            return unreadable("an event without a type".to_owned(), out);
-        };
-        self.telling |= !name.starts_with("server.");
-        let properties = value
-            .get_mut("properties")
-            .map(Value::take)
-            .unwrap_or_default();
-        self.event(&name, &properties, &text, out);
-    }
-
-    fn event(&mut self, name: &str, told: &Value, raw: &str, out: &mut Vec<Told>) {
-        let session = id_of(told, "sessionID");
-        if let Some(session) = &session {
-            match name {
-                "message.part.delta" => return self.delta(session, told, out),
-                "message.part.updated" => {
-                    let part = told.get("part").unwrap_or(&Value::Null);
-                    return self.part(session, part, raw, out);
-                }
-                "message.updated" => {
-                    let info = told.get("info").unwrap_or(&Value::Null);
-                    return self.message(session, info, out);
-                }
-                "session.status" => return self.status(session, told, out),
-                "session.error" => return self.error(session, told, out),
-                "session.created" | "session.updated" => return self.session(told),
-                "permission.asked" | "question.asked" => {
-                    return self.ask(name == "question.asked", told, out);
-                }
-                "permission.replied" | "question.replied" | "question.rejected" => {
-                    return self.replied(session, told, out);
-                }
-                "todo.updated" => return self.todos(session, told, out),
-                _ => {}
-            }
-        }
-        match passed(name) {
-            Some((Passed::Nothing, _)) => {}
-            Some((Passed::Diagnostic, reason)) => {
-                let message = format!("{name} ({reason})");
-                let place = session
-                    .and_then(|session| self.place(&session))
-                    .unwrap_or_default();
-                tell(place, ProviderEventKind::Diagnostic { message }, out);
-            }
-            None => {
-                // An event of a conversation that is not ours is not ours either.
-                let place = match &session {
-                    Some(session) => match self.place(session) {
-                        Some(place) => place,
-                        None => return,
-                    },
-                    None => NativePlace::default(),
-                };
-                unknown(place, cut(name, 120), cut(raw, RAW_LIMIT), out);
-            }
-        }
-    }
-
-    /// What a conversation is, anew.
-    fn session(&mut self, told: &Value) {
-        let info = told.get("info").unwrap_or(&Value::Null);
-        let Some(session) = replies::session(info) else {
-            return;
-        };
-        match self.roots.get_mut(&session.id) {
-            Some(known) => known.reverted = session.reverted,
-            None => self.adopt(&session, &text_or_empty(info, "title")),
-        }
     }
 
     /// A conversation was idle after it had been told to stop: a turn that opencode has begun is over.

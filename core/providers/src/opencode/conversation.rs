@@ -17,6 +17,10 @@ const MESSAGES: usize = 512;
 const PARTS: usize = 1024;
 /// Tool calls of one conversation that are remembered.
 const CALLS: usize = 512;
+/// Bytes of changes that are kept for the tool that they were asked for, and of a permission that waits for its tool.
+pub(super) const KEPT: usize = 64 * 1024;
+/// Bytes of such changes in one conversation.
+pub(super) const HELD: usize = 1024 * 1024;
 
 /// Who speaks in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,23 @@ pub(super) enum Speaker {
     Summary,
     /// Somebody in the conversation that this one is a copy of: nothing of it happens here.
     Copied,
+}
+
+/// What a tool is called with and a permission for it does not say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unsaid {
+    /// The arguments of a tool that is asked for by its name, as JSON.
+    Arguments(String),
+    /// Where a command runs.
+    Directory(String),
+}
+
+impl Unsaid {
+    /// Bytes of it.
+    pub(super) fn len(&self) -> usize {
+        let (Self::Arguments(text) | Self::Directory(text)) = self;
+        text.len()
+    }
 }
 
 /// A part of a message that became an item.
@@ -40,8 +61,8 @@ pub(super) struct Part {
     pub(super) output: Growth,
     /// The changes that a permission showed for it.
     pub(super) changes: Vec<FileChange>,
-    /// What its tool is called with, for a permission that does not say it.
-    pub(super) input: Option<String>,
+    /// What a permission for its tool does not say.
+    pub(super) unsaid: Option<Unsaid>,
     /// A person refused it.
     pub(super) declined: bool,
 }
@@ -49,8 +70,8 @@ pub(super) struct Part {
 impl Part {
     /// Bytes that it holds beside itself.
     fn weight(&self) -> usize {
-        let input = self.input.as_ref().map_or(0, String::len);
-        budget::changes(&self.changes) + budget::block(input)
+        let unsaid = self.unsaid.as_ref().map_or(0, Unsaid::len);
+        budget::changes(&self.changes) + budget::block(unsaid)
     }
 }
 

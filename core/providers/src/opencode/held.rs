@@ -1,6 +1,7 @@
 //! What is remembered of one opencode, within its budget of bytes.
 
 use super::{
+    asking::Early,
     codec::{Codec, Told, tell},
     conversation::Conversation,
 };
@@ -19,6 +20,7 @@ impl Codec {
         self.requests.held()
             + self.roots.iter().map(root).sum::<usize>()
             + self.children.weight(Conversation::weight)
+            + self.early.weight(Early::weight)
             + self.over.weight(|()| 0)
             + self.settling.weight(|_| 0)
             + self.contexts.len() * CONTEXT

@@ -12,6 +12,7 @@
 
 mod adapter;
 mod answering;
+mod asking;
 mod attaching;
 mod catching_up;
 mod choice;
@@ -19,6 +20,7 @@ mod codec;
 mod commands;
 mod conversation;
 mod driver;
+mod events;
 mod far;
 mod held;
 mod history;

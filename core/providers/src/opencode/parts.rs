@@ -1,34 +1,20 @@
-//! Parts of messages as items, and requests about them.
+//! Parts of messages as items.
 //!
 //! A part's id is its item's. Text comes as an empty part, then in deltas, then whole; a tool as pending, running (again and
 //! again, with all of its output so far) and completed or error.
 
 use super::{
-    codec::{Codec, Settling, Told, id_of, tell, unknown},
-    conversation::{Part, Speaker},
-    outgoing::Call,
-    requests,
-    rules::{self, Action},
+    codec::{Codec, Told, id_of, tell, unknown},
+    conversation::{HELD, KEPT, Part, Speaker, Unsaid},
     tools,
     turns::client_id,
 };
-use crate::rpc::{
-    Received,
-    asked::{Opened, request_id},
-    frames::{RAW_LIMIT, cut, text_of, text_or_empty},
-};
+use crate::rpc::frames::{RAW_LIMIT, cut, text_of, text_or_empty};
 use pilothouse_domain::{
     Body, ItemContent, ItemStatus, NativeId, ProviderEventKind,
-    provider_event::{NativePlace, Resolution},
-    request::RequestKind,
     run::{ErrorCode, RunError},
 };
-use serde_json::{Value, json};
-
-/// Bytes of changes that are kept for the tool that they were asked for.
-const KEPT: usize = 64 * 1024;
-/// Bytes of them in one conversation.
-const HELD: usize = 1024 * 1024;
+use serde_json::Value;
 
 impl Codec {
     /// `message.part.updated`.
@@ -290,14 +276,12 @@ impl Codec {
             return;
         }
         let mut learned = None;
-        if kept.input.is_none()
-            && tools::is_asked_by_name(&name)
+        if kept.unsaid.is_none()
             && let Some(input) = state.get("input").filter(|input| input.is_object())
         {
-            let input = serde_json::to_string_pretty(input).ok();
-            kept.input = input.filter(|input| input.len() <= room);
-            kept.input.iter_mut().for_each(String::shrink_to_fit);
-            learned.clone_from(&kept.input);
+            let unsaid = tools::unsaid(&name, input, &directory);
+            kept.unsaid = unsaid.filter(|unsaid| unsaid.len() <= room);
+            learned.clone_from(&kept.unsaid);
         }
         let error = text_or_empty(state, "error");
         let cut_short = tools::cut_short(&name, state);
@@ -337,8 +321,9 @@ impl Codec {
                 ..Part::default()
             };
         }
+        self.release(&id, ended.is_some(), out);
         let Some(content) = content else { return };
-        if let Some(input) = learned {
+        if let Some(Unsaid::Arguments(input)) = learned {
             self.show_input(&id, &input, out);
         }
         if let (Some(ItemStatus::Failed), ItemContent::FileChange { .. }) = (ended, &content)
@@ -395,173 +380,6 @@ impl Codec {
         {
             self.announce(&NativeId::from(child), Some(id), out);
         }
-    }
-
-    /// `permission.asked` and `question.asked`, and what a list of either holds.
-    /// opencode asks for a tool of a server before it says what it is called with (docs/agents-probes.md, section 15): the
-    /// request then shows it, as another one than before.
-    fn show_input(&mut self, item: &NativeId, input: &str, out: &mut Vec<Told>) {
-        self.requests.change(
-            |pending| {
-                let opened = &pending.opened;
-                opened.item.as_ref() == Some(item)
-                    && opened.kind == RequestKind::Tool
-                    && opened.subject.text.is_none()
-            },
-            |pending| requests::show_input(&mut pending.opened.subject, input),
-            |place, kind| tell(place, kind, out),
-        );
-    }
-
-    pub(super) fn ask(&mut self, question: bool, told: &Value, out: &mut Vec<Told>) {
-        let (Some(id), Some(session)) =
-            (id_of(told, "id").map(|id| id.0), id_of(told, "sessionID"))
-        else {
-            let raw = cut(&told.to_string(), RAW_LIMIT);
-            let label = "a request without an id or a conversation".to_owned();
-            return unknown(NativePlace::default(), label, raw, out);
-        };
-        let key = request_id(&json!(id));
-        let Some(place) = self.place(&session) else {
-            return;
-        };
-        let settling = self.settling.get(&key).copied();
-        if self.over.contains(&key) || settling == Some(Settling::Called) {
-            return;
-        }
-        if place.root.is_some() {
-            self.announce(&session, None, out);
-        }
-        let mode = self.mode_of(&session);
-        let Some(known) = self.conversation_mut(&session) else {
-            return;
-        };
-        // What a request is about must be a call of this very conversation.
-        let call = told.pointer("/tool/callID").and_then(Value::as_str);
-        let directory = known.directory.clone();
-        let room = HELD.saturating_sub(known.held());
-        let item = call
-            .and_then(|call| known.part_of_call(&NativeId::from(call)))
-            .filter(|(_, part)| !part.ended)
-            .map(|(item, part)| {
-                let changes = requests::changes(told.get("metadata").unwrap_or(&Value::Null));
-                let size: u64 = changes.iter().map(|change| change.diff.len()).sum();
-                if (size as usize) <= KEPT.min(room) {
-                    part.changes = changes;
-                }
-                (item, part.input.clone())
-            });
-        let (item, input) = item.map_or((None, None), |(item, input)| (Some(item), input));
-        let opened = match question {
-            true => requests::question(session.clone(), told, None),
-            false => requests::permission(session.clone(), told, &directory, item, input),
-        };
-        let settled = match (&place.root, question, settling) {
-            (Some(_), false, None) => rules::settled(mode, &text_or_empty(told, "permission")),
-            _ => None,
-        };
-        if let Some(action) = settled {
-            self.settling.insert(key, Settling::Called);
-            out.push(Told::Do(Call::Reply {
-                request: id,
-                question: false,
-                body: match action {
-                    Action::Allow => json!({"reply": "once"}),
-                    Action::Ask | Action::Deny => json!({
-                        "reply": "reject",
-                        "message": "This conversation may only read. Go on without it."
-                    }),
-                },
-            }));
-            return;
-        }
-        let mut opened = opened;
-        let closed = |place, kind| tell(place, kind, out);
-        if !self.requests.takes(&json!(id), &place, &mut opened, closed) {
-            return self.refuse(id, question, place, out);
-        }
-        opened.turn.clone_from(&place.turn);
-        self.open_request(id, place, opened, out);
-    }
-
-    pub(super) fn open_request(
-        &mut self,
-        id: String,
-        place: NativePlace,
-        opened: Opened,
-        out: &mut Vec<Told>,
-    ) {
-        let mut told: Vec<Received<(), ()>> = Vec::new();
-        self.requests.open(json!(id), place, opened, &mut told);
-        out.extend(told.into_iter().filter_map(|one| match one {
-            Received::Event(event) => Some(Told::Event(event)),
-            Received::Reply { .. } | Received::Send(_) => None,
-        }));
-    }
-
-    /// Too many requests wait: this one is refused at once, so that nothing hangs.
-    fn refuse(&mut self, id: String, question: bool, place: NativePlace, out: &mut Vec<Told>) {
-        let message = "refused a request: too many wait already".to_owned();
-        tell(place, ProviderEventKind::Diagnostic { message }, out);
-        out.push(Told::Do(Call::Reply {
-            request: id,
-            question,
-            body: match question {
-                true => json!({}),
-                false => json!({"reply": "reject"}),
-            },
-        }));
-    }
-
-    /// `permission.replied`, `question.replied` and `question.rejected`.
-    pub(super) fn replied(&mut self, session: &NativeId, told: &Value, out: &mut Vec<Told>) {
-        let Some(id) = text_of(told, "requestID") else {
-            return;
-        };
-        let request = request_id(&json!(id));
-        // One that is answered by another conversation's name is none of ours.
-        let ours = self
-            .requests
-            .get(&request)
-            .is_some_and(|pending| pending.opened.thread == *session);
-        if !ours {
-            return;
-        }
-        let Some(pending) = self.requests.take(&request) else {
-            return;
-        };
-        self.over.insert(request.clone(), ());
-        let question = pending.opened.kind == RequestKind::UserInput;
-        let refused = match question {
-            true => told.get("answers").is_none(),
-            false => told.get("reply").and_then(Value::as_str) == Some("reject"),
-        };
-        let mut resolution = Resolution::Answered;
-        if let Some(known) = self.conversation_mut(session)
-            && refused
-        {
-            if let Some(part) = pending
-                .opened
-                .item
-                .as_ref()
-                .and_then(|item| known.parts.get_mut(item))
-            {
-                part.declined = true;
-            }
-            if let Some(turn) = &mut known.turn {
-                // Whether words went with it shows in what follows: then a message of the model does.
-                turn.refused = true;
-            }
-            if known.rejecting && !pending.answered {
-                // Taken along by the refusal of another.
-                resolution = Resolution::Withdrawn;
-            }
-        }
-        let kind = ProviderEventKind::RequestClosed {
-            request,
-            resolution,
-        };
-        tell(pending.place, kind, out);
     }
 }
 

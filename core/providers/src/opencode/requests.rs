@@ -3,7 +3,7 @@
 //! A field that is not known may matter to what is approved, so it forbids one-tap approval. What cannot be read is still a
 //! request, shown as unreadable with the answers that every permission takes.
 
-use super::tools;
+use super::{conversation::Unsaid, tools};
 use crate::rpc::{
     answers::{Answers, Decision},
     asked::Opened,
@@ -36,14 +36,12 @@ pub(super) const REJECT_AND_GO_ON: &str = "reject_and_go_on";
 /// What the model is told where the person gives no words.
 const GO_ON: &str = "The user refused this. Go on without it.";
 
-/// A permission that is asked for. `directory` is the conversation's, `item` the tool's item, `input` what the tool is called
-/// with, as far as it was told.
+/// A permission that is asked for. `item` is the tool's item, `unsaid` what was told there and is not said here.
 pub(super) fn permission(
     session: NativeId,
     told: &Value,
-    directory: &str,
     item: Option<NativeId>,
-    input: Option<String>,
+    unsaid: Option<Unsaid>,
 ) -> Opened {
     let name = text_or_empty(told, "permission");
     let always = texts(told, "always");
@@ -83,9 +81,12 @@ pub(super) fn permission(
     let known: &[&str] = match kind {
         RequestKind::Command => {
             let command = text_of(metadata, "command");
-            subject.incomplete = command.is_none();
+            subject.cwd = match &unsaid {
+                Some(Unsaid::Directory(directory)) => Some(directory.clone()),
+                Some(Unsaid::Arguments(_)) | None => None,
+            };
+            subject.incomplete = command.is_none() || subject.cwd.is_none();
             subject.command = Some(command.unwrap_or_else(|| patterns.join("\n")));
-            subject.cwd = Some(directory.to_owned());
             &["command"]
         }
         RequestKind::FileChange => {
@@ -113,8 +114,11 @@ pub(super) fn permission(
         subject.text = serde_json::to_string_pretty(&rest).ok();
     } else if kind == RequestKind::Tool {
         // Of a tool of an MCP server opencode says only the name.
-        subject.incomplete |= input.is_none();
-        subject.text = input;
+        subject.text = match unsaid {
+            Some(Unsaid::Arguments(input)) => Some(input),
+            Some(Unsaid::Directory(_)) | None => None,
+        };
+        subject.incomplete |= subject.text.is_none();
     }
     bound(&mut subject);
     let grants_more = !always.is_empty() && !subject.options.iter().any(|one| one.id.0 == ALWAYS);

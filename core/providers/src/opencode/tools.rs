@@ -1,5 +1,6 @@
 //! Tool calls of opencode as items.
 
+use super::conversation::Unsaid;
 use crate::{
     diff::{CELLS, unified},
     rpc::frames::{cut, list, text_of, text_or_empty},
@@ -9,6 +10,7 @@ use pilothouse_domain::{
     item::{FileAction, FileChange},
 };
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 /// Bytes of a tool's arguments.
 const ARGUMENTS: usize = 64 * 1024;
@@ -30,9 +32,7 @@ pub(super) fn content(
         "todowrite" | "todoread" | "question" => return None,
         "bash" => ItemContent::Command {
             command: text_or_empty(input, "command"),
-            cwd: text_of(input, "workdir")
-                .filter(|dir| !dir.is_empty())
-                .unwrap_or_else(|| directory.to_owned()),
+            cwd: workdir(input, directory),
             output: Body::inline(output),
             agent_output: None,
             exit_code: state.pointer("/metadata/exit").and_then(Value::as_i64),
@@ -61,25 +61,30 @@ pub(super) fn content(
     })
 }
 
-/// Whether a permission for a tool may say its name alone: that of an MCP server, or of a plugin.
-pub(super) fn is_asked_by_name(tool: &str) -> bool {
-    !matches!(
-        tool,
-        "bash"
-            | "write"
-            | "edit"
-            | "multiedit"
-            | "patch"
-            | "apply_patch"
-            | "read"
-            | "grep"
-            | "glob"
-            | "list"
-            | "codesearch"
-            | "websearch"
-            | "webfetch"
-            | "task"
-    )
+/// What a permission for a tool does not say: the directory of a command, which may be another than the conversation's, and the
+/// arguments of a tool of an MCP server or a plugin, of which it says the name alone.
+pub(super) fn unsaid(tool: &str, input: &Value, directory: &str) -> Option<Unsaid> {
+    match tool {
+        "bash" => Some(Unsaid::Directory(workdir(input, directory))),
+        "write" | "edit" | "multiedit" | "patch" | "apply_patch" | "read" | "grep" | "glob"
+        | "list" | "codesearch" | "websearch" | "webfetch" | "task" => None,
+        _ => {
+            let mut arguments = serde_json::to_string_pretty(input).ok()?;
+            arguments.shrink_to_fit();
+            Some(Unsaid::Arguments(arguments))
+        }
+    }
+}
+
+/// Where a command runs: opencode takes its `workdir` from the conversation's directory on.
+fn workdir(input: &Value, directory: &str) -> String {
+    match text_of(input, "workdir").filter(|within| !within.is_empty()) {
+        Some(within) => {
+            let path: PathBuf = Path::new(directory).join(within).components().collect();
+            path.to_string_lossy().into_owned()
+        }
+        None => directory.to_owned(),
+    }
 }
 
 /// The server whose tool that is, of those that are known, and the tool: opencode calls it `SERVER_TOOL`, with `_` in the place

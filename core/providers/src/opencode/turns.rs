@@ -240,6 +240,7 @@ impl Codec {
         let was_announced = std::mem::replace(&mut known.announced, false);
         let (status, error) = ending(turn);
         self.refused |= matches!(&error, Some(error) if error.code == ErrorCode::SignIn);
+        self.early.retain(|early| early.session != *session);
         for (request, pending) in self.requests.take_in(session) {
             self.over.insert(request.clone(), ());
             let kind = ProviderEventKind::RequestClosed {

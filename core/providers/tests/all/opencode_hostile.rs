@@ -3,6 +3,7 @@
 use crate::{
     fuzz::{anything, mutate},
     mutate::rounds,
+    opencode_directory::asked_to_run,
     opencode_replay::{is_event, names, sse},
     replay::load_of,
 };
@@ -21,14 +22,14 @@ use std::sync::OnceLock;
 
 /// What the codec may hold whatever comes: an event that is not whole yet, and what it remembers.
 const HELD: usize = FRAME_LIMIT + 8 * 1024 * 1024;
-const SESSION: &str = "ses_1";
+pub(crate) const SESSION: &str = "ses_1";
 
-fn session() -> NativeId {
+pub(crate) fn session() -> NativeId {
     NativeId::from(SESSION)
 }
 
 /// A codec with one conversation, in which a turn goes on.
-fn codec() -> Codec {
+pub(crate) fn codec() -> Codec {
     let mut codec = Codec::new();
     codec.open(&Session {
         id: session(),
@@ -58,11 +59,11 @@ fn event(name: &str, properties: Value) -> Vec<u8> {
     format!("data: {event}\n\n").into_bytes()
 }
 
-fn tell(codec: &mut Codec, name: &str, properties: Value) -> Vec<Told> {
+pub(crate) fn tell(codec: &mut Codec, name: &str, properties: Value) -> Vec<Told> {
     codec.receive(&event(name, properties))
 }
 
-fn status(codec: &mut Codec, kind: &str) -> Vec<Told> {
+pub(crate) fn status(codec: &mut Codec, kind: &str) -> Vec<Told> {
     tell(
         codec,
         "session.status",
@@ -70,7 +71,7 @@ fn status(codec: &mut Codec, kind: &str) -> Vec<Told> {
     )
 }
 
-fn kinds(told: &[Told]) -> Vec<&ProviderEventKind> {
+pub(crate) fn kinds(told: &[Told]) -> Vec<&ProviderEventKind> {
     told.iter()
         .filter_map(|one| match one {
             Told::Event(event) => Some(&event.kind),
@@ -80,7 +81,7 @@ fn kinds(told: &[Told]) -> Vec<&ProviderEventKind> {
 }
 
 /// The subject of the request that something told opens, and whether it holds fields that are not known.
-fn subject(told: &[Told]) -> (Subject, bool) {
+pub(crate) fn subject(told: &[Told]) -> (Subject, bool) {
     let opened = kinds(told).into_iter().find_map(|kind| match kind {
         ProviderEventKind::RequestOpened {
             subject,
@@ -140,7 +141,7 @@ fn a_tool_of_an_mcp_server_is_asked_for_with_its_arguments_or_is_incomplete() {
     assert!(unknown.incomplete);
 }
 
-fn permission(id: &str, command: &str) -> Value {
+pub(crate) fn permission(id: &str, command: &str) -> Value {
     json!({"id": id, "sessionID": SESSION, "permission": "bash", "patterns": [command],
            "metadata": {"command": command}, "always": []})
 }
@@ -261,11 +262,7 @@ fn large_requests_are_held_in_bounded_memory_and_never_approvable_in_one_tap() {
 #[test]
 fn a_command_with_characters_that_hide_something_is_never_approvable_in_one_tap() {
     let one_tap = |command: &str| {
-        let told = tell(
-            &mut codec(),
-            "permission.asked",
-            permission("per_1", command),
-        );
+        let told = asked_to_run(&mut codec(), command, json!(null));
         let (shown, unknown_fields) = subject(&told);
         assert_eq!(
             shown.command.as_deref(),
