@@ -10,7 +10,7 @@ use super::{
     outgoing::{Call, Prompt},
     profile,
     replies::{CallError, Reply, Session},
-    rules::{self, Rule},
+    rules::Rule,
     servers::Servers,
     signing_in::Signer,
 };
@@ -43,18 +43,18 @@ use std::{
 /// A running opencode.
 pub(super) struct OpencodeRuntime {
     pub(super) link: Arc<Link>,
-    process: Arc<AgentProcess>,
+    pub(super) process: Arc<AgentProcess>,
     pub(super) servers: Servers,
     pub(super) signer: Signer,
     pub(super) capabilities: Capabilities,
     deadlines: Deadlines,
     pub(super) choice: Choice,
     /// The rules that each conversation has of ours.
-    permitted: Mutex<BTreeMap<NativeId, Vec<Rule>>>,
+    pub(super) permitted: Mutex<BTreeMap<NativeId, Vec<Rule>>>,
     /// Conversations for which a model was chosen by name.
     chosen: Mutex<BTreeSet<NativeId>>,
     /// Conversations whose person was not told yet which rules hold, in an opencode that somebody else started.
-    untold: Mutex<BTreeSet<NativeId>>,
+    pub(super) untold: Mutex<BTreeSet<NativeId>>,
     /// Taken while a turn of a conversation is being started, so that two cannot start at once.
     starting: Mutex<BTreeMap<NativeId, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -151,15 +151,6 @@ impl OpencodeRuntime {
         Ok((first, stream))
     }
 
-    /// The rules of a conversation in a mode, in which another agent than that of the mode may work.
-    fn rules(&self, mode: Mode, other: Option<&str>) -> Vec<Rule> {
-        let agent = self.choice.rules(mode, other);
-        match self.process.is_far() {
-            true => rules::without_floor(mode, agent, &self.choice.agents),
-            false => rules::of_mode(mode, agent),
-        }
-    }
-
     async fn open(&self, open: OpenThread) -> Result<NativeId, OpenError> {
         self.check_workspace(&open.cwd).await?;
         let problems = self.servers.add(&self.link, &open.cwd).await;
@@ -241,16 +232,16 @@ impl OpencodeRuntime {
     /// Takes a conversation up.
     pub(super) async fn adopt(&self, session: Session, mode: Mode, is_new: bool) -> NativeId {
         let id = session.id.clone();
-        let rules = self.rules(mode, None);
-        if session.rules.ends_with(&rules) {
-            lock(&self.permitted).insert(id.clone(), rules);
-        }
+        let holds = self.holds(&session, mode);
         if self.process.is_far() && is_new {
             lock(&self.untold).insert(id.clone());
         }
         self.link.with_codec(|codec| {
             codec.open(&session);
-            codec.set_mode(&id, mode);
+            // A turn may go on in another mode than what was chosen for the next one.
+            if is_new || holds {
+                codec.set_mode(&id, mode);
+            }
         });
         self.link.prove(&id).await;
         id
@@ -276,29 +267,6 @@ impl OpencodeRuntime {
                 error: error.run_error(code),
             },
         }
-    }
-
-    /// Brings a conversation's rules in line with the chosen mode and the agent that works.
-    async fn permit(
-        &self,
-        session: &NativeId,
-        mode: Mode,
-        agent: Option<&str>,
-    ) -> Result<(), CallError> {
-        let rules = self.rules(mode, agent);
-        if lock(&self.permitted).get(session) != Some(&rules) {
-            let call = Call::Permit {
-                session: session.clone(),
-                rules: rules.clone(),
-            };
-            let holds = self.link.call(call).await?;
-            if !matches!(&holds, Reply::Session(session) if session.rules.ends_with(&rules)) {
-                return Err(CallError::RulesNotTaken { mode });
-            }
-            lock(&self.permitted).insert(session.clone(), rules);
-        }
-        self.link.with_codec(|codec| codec.set_mode(session, mode));
-        Ok(())
     }
 
     async fn send(&self, send: SendTurn) -> Result<TurnAccepted, SendError> {
@@ -419,32 +387,6 @@ impl OpencodeRuntime {
             }
             _ => ErrorCode::Agent,
         }
-    }
-
-    /// Says once in a conversation which rules hold, where they are not ours alone.
-    async fn tell_rules(&self, session: &NativeId, turn: &NativeId, mode: Mode) {
-        if mode == Mode::FullAccess || !lock(&self.untold).remove(session) {
-            return;
-        }
-        let unasking = self.choice.unasking(mode);
-        let subagents = match unasking.is_empty() {
-            true => "its subagents ask by its own configuration".to_owned(),
-            false => format!(
-                "its subagents {} would act without asking by its own configuration and are denied in this mode; start it \
-                 with {} to have them",
-                unasking.join(", "),
-                rules::ADVISED
-            ),
-        };
-        let told = ProviderEvent {
-            place: NativePlace {
-                thread: Some(session.clone()),
-                root: None,
-                turn: Some(turn.clone()),
-            },
-            kind: rpc::notice(format!("somebody else started this opencode: {subagents}")),
-        };
-        self.link.tell(|_| vec![Told::Event(told)]).await;
     }
 
     /// Provider and model that a conversation takes if none is chosen, as far as known.

@@ -31,6 +31,7 @@ mod operations;
 mod outgoing;
 mod parts;
 mod passed_over;
+mod permitting;
 pub mod profile;
 mod replies;
 mod requests;

@@ -59,6 +59,7 @@ mod opencode_recordings;
 mod opencode_replay;
 mod opencode_stage;
 mod opencode_still;
+mod opencode_taken_up;
 mod opencode_whole;
 mod pi_dialogs;
 mod pi_hostile;

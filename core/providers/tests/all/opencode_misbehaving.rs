@@ -2,7 +2,7 @@
 
 use crate::{
     heard,
-    opencode_stage::{World, adapter, asked, launch, opencode, run},
+    opencode_stage::{World, asked, launch, opencode, run},
     support::{Asked, PATIENCE, root, say},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -387,14 +387,9 @@ async fn case_23_a_host_that_takes_up_a_running_opencode_shows_what_it_asks_befo
     assert_eq!(mode & 0o777, 0o600, "only its user may read the secret");
     assert!(DetachedRecord::read(&record).unwrap().is_alive());
 
-    // The host that started it is gone, without having ended it.
     let pid = world.runtime.process_id();
-    std::mem::forget(Arc::clone(&world.runtime));
-    let (sender, events) = mpsc::channel(64);
-    let launch = launch(world.dir.path(), world.model.port);
-    let taken_up = adapter().attach(launch, record, sender).await.unwrap();
-    assert_eq!(taken_up.process_id(), pid);
-    world.take(taken_up, events);
+    world.taken_up().await;
+    assert_eq!(world.runtime.process_id(), pid);
     assert_eq!(world.open(Some(thread.clone())).await, thread);
     let second = world.request().await;
     assert_eq!(

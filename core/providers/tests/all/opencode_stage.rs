@@ -11,6 +11,7 @@ use pilothouse_providers::{
     contract::{AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RuntimeEvents, SendTurn},
     mcp::McpServers,
     opencode::{Deadlines, OpencodeAdapter},
+    process::detached::EXTENSION,
 };
 use serde_json::{Value, json};
 use std::{
@@ -204,6 +205,17 @@ impl World {
             ..launch(self.dir.path(), self.model.port)
         };
         let runtime = adapter().start(launch, sender).await.unwrap();
+        self.take(runtime, events);
+    }
+
+    /// Another host takes up the process, after the one that started it is gone without having ended it.
+    pub(crate) async fn taken_up(&mut self) {
+        let record = self.dir.path().join("agents/one");
+        let record = record.with_extension(EXTENSION);
+        std::mem::forget(Arc::clone(&self.runtime));
+        let (sender, events) = mpsc::channel(64);
+        let launch = launch(self.dir.path(), self.model.port);
+        let runtime = adapter().attach(launch, record, sender).await.unwrap();
         self.take(runtime, events);
     }
 
