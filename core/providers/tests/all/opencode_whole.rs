@@ -20,14 +20,15 @@ async fn a_conversation_is_copied_up_to_a_turn_shortened_and_turns_are_taken_bac
     let mut world = World::start(json!({"ok": [say("fine")]})).await;
     let file = world.workspace().join("kept.txt");
     let write_it = json!([write(&file, "kept"), say("written")]);
-    drop(world);
-    world = World::start(json!({"ok": [say("fine")], "write": write_it})).await;
+    world.model.script("write", &write_it);
+    let kept = || std::fs::read_to_string(&file).ok();
     world.mode = Mode::FullAccess;
     let thread = world.open(None).await;
     let first = world.send(&thread, "[[script:ok]]").await;
     world.turn_end().await;
-    let second = world.send(&thread, "[[script:ok]] ").await;
-    world.turn_end().await;
+    let second = world.send(&thread, "[[script:write]]").await;
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    assert_eq!(kept().as_deref(), Some("kept"));
     let turns = |past: &[ProviderEvent]| -> usize {
         past.iter()
             .filter(|event| event.kind == ProviderEventKind::TurnStarted)
@@ -61,6 +62,11 @@ async fn a_conversation_is_copied_up_to_a_turn_shortened_and_turns_are_taken_bac
     let taken = reverting.revert(thread.clone(), second.clone()).await;
     assert_eq!(taken, Ok(Reverted::Forgotten));
     assert_eq!(turns(&history().read(thread.clone(), 8).await.unwrap()), 1);
+    assert_eq!(
+        kept().as_deref(),
+        Some("kept"),
+        "what its turn wrote stays as it was"
+    );
     // Asked for again, it is done already.
     let again = reverting.revert(thread.clone(), second).await;
     assert_eq!(again, Ok(Reverted::NotThere));
