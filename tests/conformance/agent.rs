@@ -120,6 +120,11 @@ impl Agent {
         }
     }
 
+    /// Whether it asks for all that it calls in one step at once, or for the next only when the one before was answered.
+    pub(crate) fn asks_at_once(self) -> bool {
+        matches!(self, Self::Codex | Self::Opencode)
+    }
+
     /// The call that asks its person for a colour, red or blue.
     pub(crate) fn question(self) -> Value {
         let options = json!([

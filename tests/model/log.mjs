@@ -44,6 +44,7 @@ export class RequestLog {
       step: chosen.step,
       user: clip(chosen.newest),
       marks: chosen.marks,
+      answered: chosen.answered,
       tool_results: results.slice(-8).map((m) => ({ call: m.callId, text: clip(m.text || '') })),
       tools: chosen.tools,
       ...extra,

@@ -11,7 +11,8 @@
 //   GET  /_wait/NAME?count=N&ms=M   answers {"reached": true} once NAME was asked for N times, false after M ms
 //   GET  /_health
 //
-// A prompt that holds [[script:NAME]] picks its script; [[id:MARK]] names a prompt in the counts (script.mjs). A step:
+// A prompt that holds [[script:NAME]] picks its script; [[id:MARK]] names a prompt in the counts (script.mjs). A request without
+// tools, as one for a title or a summary, gets the first step of the script "(no-tools)" if there is one. A step:
 //   text, think       what is streamed
 //   tools             [{name, args} | {custom: true, name, input}], each with an optional namespace
 //   chunk, delay      characters per delta (12), milliseconds between deltas (0)

@@ -125,6 +125,18 @@ test('a request without tools gets a title', async () => {
   assert.equal(answer.output[0].content[0].text, 'Scripted title');
 });
 
+test('a request without tools gets its script, and marks are told apart by who said them', async () => {
+  const script = JSON.stringify([{ text: 'Summed up.' }]);
+  await fetch(`${base}/_script/(no-tools)`, { method: 'PUT', body: script });
+  const said = { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'yes [[id:answer]]' }] };
+  const body = JSON.stringify({ input: [user('go [[id:asked]]'), said], tools: [] });
+  const answer = await (await fetch(`${base}/v1/responses`, { method: 'POST', body })).json();
+  assert.equal(answer.output[0].content[0].text, 'Summed up.');
+  const lines = fs.readFileSync(logFile, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
+  const last = lines.findLast((line) => line.marks);
+  assert.deepEqual([last.marks, last.answered], [{ asked: 1 }, { answer: 1 }]);
+});
+
 test('the program prints its port, loads scripts from a file and ends with its stdin', async () => {
   const file = path.join(dir, 'scripts.json');
   fs.writeFileSync(file, JSON.stringify({ loaded: [{ text: 'from file' }] }));

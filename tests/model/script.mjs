@@ -8,6 +8,7 @@ import { createHash } from 'node:crypto';
 
 const SCRIPT = /\[\[script:([\w.-]+)\]\]/g;
 const MARK = /\[\[id:([\w.-]+)\]\]/g;
+const WITHOUT_TOOLS = '(no-tools)';
 const CALL_ID = /c(\d+)n\d+_/;
 
 /** The text of a content field, whichever of the four protocols wrote it. */
@@ -150,27 +151,31 @@ function stepAfter(messages, at) {
   return ownIds ? step : toolRounds;
 }
 
-/** How often each [[id:MARK]] stands in the user messages of one request; 2 means that a prompt was delivered twice. */
-export function marksOf(messages) {
+/** How often each [[id:MARK]] stands in one role's messages of one request; 2 of a user means that a prompt was delivered twice. */
+export function marksOf(messages, role = 'user') {
   const counts = {};
   for (const message of messages) {
-    if (message.role !== 'user' || !message.text) continue;
+    if (message.role !== role || !message.text) continue;
     for (const [, mark] of message.text.matchAll(MARK)) counts[mark] = (counts[mark] || 0) + 1;
   }
   return counts;
 }
 
 /**
- * What to answer: {name, step, answer, tools, messages, marks, newest}. `newest` is the last user message; a request without
- * tools (a title, a summary) gets plain text and the name "(no-tools)".
+ * What to answer: {name, step, answer, tools, messages, marks, answered, newest}. `answered` are the marks of earlier answers,
+ * `newest` is the last user message; a request without tools (a title, a summary) gets the first step of the script "(no-tools)",
+ * or plain text.
  */
 export function choose(kind, body, scripts) {
   const messages = messagesOf(kind, body);
   const tools = toolNames(kind, body);
   const marks = marksOf(messages);
   const newest = messages.filter((m) => m.role === 'user').pop()?.text || '';
-  const common = { tools, messages, marks, newest };
-  if (!tools.length) return { name: '(no-tools)', step: 0, answer: { text: 'Scripted title' }, ...common };
+  const common = { tools, messages, marks, answered: marksOf(messages, 'assistant'), newest };
+  if (!tools.length) {
+    const answer = scripts.get(WITHOUT_TOOLS)?.[0] || { text: 'Scripted title' };
+    return { name: WITHOUT_TOOLS, step: 0, answer, ...common };
+  }
   const { at, name } = chosenScript(messages);
   const step = stepAfter(messages, at);
   const script = scripts.get(name);

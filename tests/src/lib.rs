@@ -48,7 +48,7 @@ pub use here::Here;
 pub use host::Host;
 pub use issuer::Issuer;
 pub use ledger_dir::LedgerDir;
-pub use model::Model;
+pub use model::{Model, WITHOUT_TOOLS};
 pub use proxy::Proxy;
 pub use relay::{Records, Relay};
 pub use seed::Seed;

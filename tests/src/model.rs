@@ -3,6 +3,7 @@
 use crate::{places, process::Process};
 use serde_json::Value;
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Read, Write},
     net::TcpStream,
@@ -10,6 +11,9 @@ use std::{
     process::Command,
     time::Duration,
 };
+
+/// The script of requests without tools, as those for a title or a summary mostly are.
+pub const WITHOUT_TOOLS: &str = "(no-tools)";
 
 /// A running model server.
 pub struct Model {
@@ -134,6 +138,28 @@ impl Model {
             .rev()
             .find_map(|line| line["pictures"].as_array());
         last.into_iter().flatten().filter_map(hash).collect()
+    }
+
+    /// The marks that the newest request that picked a script held in any message, whoever said it.
+    pub fn held(&self, script: &str) -> BTreeSet<String> {
+        let requests = self.requests();
+        let mut picked = requests.iter().rev();
+        let newest = picked.find(|line| line["script"] == script);
+        let counts = newest
+            .into_iter()
+            .flat_map(|line| [&line["marks"], &line["answered"]]);
+        let marks = counts.filter_map(Value::as_object).flat_map(|of| of.keys());
+        marks.cloned().collect()
+    }
+
+    /// What tools gave back, as the newest request that picked a script told, in order: the last eight.
+    pub fn results_of(&self, script: &str) -> Vec<String> {
+        let requests = self.requests();
+        let mut picked = requests.iter().rev();
+        let newest = picked.find(|line| line["script"] == script);
+        let results = newest.and_then(|line| line["tool_results"].as_array());
+        let text = |result: &Value| result["text"].as_str().map(str::to_owned);
+        results.into_iter().flatten().filter_map(text).collect()
     }
 
     /// What tools gave back, as the model was told in its last request that held any, in order.

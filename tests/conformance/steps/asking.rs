@@ -5,11 +5,11 @@ use crate::{
     outcome::Ended,
 };
 use pilothouse_domain::{
-    CommandBody, ItemStatus, Mode, RequestStatus, RunStatus, ThreadId,
+    CommandBody, ItemStatus, Mode, RequestStatus, ThreadId,
     item::TodoStatus,
     request::{OptionEffect, QuestionReply, RequestKind},
 };
-use pilothouse_engine::{InboxRow, RowContent};
+use pilothouse_engine::{InboxRow, RowContent, TimelineRow};
 use pilothouse_tests::until;
 use serde_json::json;
 
@@ -68,7 +68,7 @@ pub(super) fn command_denied(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
     let row = lane.asked(thread, "deny", "echo denied >> deny.txt");
     lane.answer(&row, OptionEffect::Deny);
-    let status = lane.device.ended(thread, 1).status;
+    lane.device.completed(thread, 1);
     is_answered(lane, &row);
     assert_eq!(lane.world.text_of("deny.txt"), None, "it did not run");
     let shown = commands(lane, thread);
@@ -77,12 +77,10 @@ pub(super) fn command_denied(lane: &mut Lane) -> Ended {
         "it is not shown as done: {shown:?}"
     );
     let went_on = lane.rows(thread, |row| (row.text.text == "After it.").then_some(()));
+    assert_eq!(went_on.len(), 1, "the turn goes on without it");
     lane.talk(thread, 2);
     lane.device.nothing_waits();
-    match (status, went_on.is_empty()) {
-        (RunStatus::Completed, false) => Ended::Native,
-        _ => Ended::Noted("a denial without words ends the turn".to_owned()),
-    }
+    Ended::Native
 }
 
 pub(super) fn command_session(lane: &mut Lane) -> Ended {
@@ -197,12 +195,22 @@ pub(super) fn parallel(lane: &mut Lane) -> Ended {
     ];
     let prompt = lane.script("both", &steps);
     lane.say(thread, &prompt);
-    // Some agents ask for both at once, some for one after the other.
-    let mut seen = Vec::new();
-    for _ in 0..2 {
-        let row = lane.device.asked(thread);
-        seen.push(row.subject.command.clone().unwrap_or_default());
-        lane.answer(&row, OptionEffect::AllowOnce);
+    let command = |row: &InboxRow| row.subject.command.clone().unwrap_or_default();
+    let first = lane.device.asked(thread);
+    let mut seen = vec![command(&first)];
+    let at_once = lane.agent.asks_at_once();
+    if at_once {
+        // The first waits unanswered while the second is waited for.
+        let second = lane.device.asked(thread);
+        seen.push(command(&second));
+        // The newer is answered first: each answer finds its own request.
+        lane.answer(&second, OptionEffect::AllowOnce);
+        lane.answer(&first, OptionEffect::AllowOnce);
+    } else {
+        lane.answer(&first, OptionEffect::AllowOnce);
+        let second = lane.device.asked(thread);
+        seen.push(command(&second));
+        lane.answer(&second, OptionEffect::AllowOnce);
     }
     lane.device.completed(thread, 1);
     seen.sort();
@@ -219,7 +227,17 @@ pub(super) fn parallel(lane: &mut Lane) -> Ended {
         );
     }
     lane.device.nothing_waits();
-    Ended::Native
+    let both = lane.device.wait("what was shown", |seen| {
+        let of_thread = |rows: &[InboxRow]| rows.iter().filter(|row| row.thread == thread).count();
+        let most = seen.inboxes.iter().map(|(_, rows)| of_thread(rows)).max();
+        Some(most == Some(2))
+    });
+    assert_eq!(both, at_once, "whether both were shown to wait at once");
+    if at_once {
+        Ended::Native
+    } else {
+        Ended::Noted("one after the other".to_owned())
+    }
 }
 
 pub(super) fn question(lane: &mut Lane) -> Ended {
@@ -338,15 +356,36 @@ fn carried_out(lane: &Lane) {
 pub(super) fn todo(lane: &mut Lane) -> Ended {
     let thread = lane.thread_on(lane.agent.todo_model(), Mode::Ask);
     let mut steps = lane.agent.todo();
+    let calls = steps.len();
+    // Before the last, what is begun is looked at.
+    let gate = lane.name("gate");
+    steps[calls - 1]["hold"] = json!(gate);
     steps.push(json!({"text": "Worked off."}));
     let prompt = lane.script("todo", &steps);
     lane.say(thread, &prompt);
+    lane.device.wait("what is in progress", |seen| {
+        let rows = &seen.timelines.get(&thread)?.rows;
+        let begun = |row: &TimelineRow| match &row.content {
+            RowContent::Todo { entries } => {
+                let [entry] = &entries[..] else { return false };
+                (&*entry.text, entry.status) == ("Look", TodoStatus::InProgress)
+            }
+            _ => false,
+        };
+        rows.iter().any(begun).then_some(())
+    });
+    lane.world.model.release(&gate);
     lane.device.completed(thread, 1);
     let lists = lane.rows(thread, |row| match &row.content {
         RowContent::Todo { entries } => Some(entries.clone()),
         _ => None,
     });
-    let told = lane.world.model.results();
+    let told = lane.world.model.results_of(&prompt.name);
+    let failed = |text: &String| text.to_lowercase().contains("error");
+    assert!(
+        told.len() == calls && !told.iter().any(failed),
+        "each of its calls worked: {told:?}"
+    );
     let last = lists.last().cloned().unwrap_or_default();
     let [entry] = &last[..] else {
         panic!("one thing to do is shown: {lists:?}; the model was told {told:?}")

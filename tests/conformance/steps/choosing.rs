@@ -5,10 +5,10 @@ use crate::{
     outcome::Ended,
 };
 use pilothouse_domain::{
-    BlobHash, CommandBody, DispatchMode, Mode, Refusal, ThreadId, hash, provider::OfferedModel,
-    request::OptionEffect, thread::Attachment,
+    BlobHash, CommandBody, DispatchMode, ItemStatus, Mode, Refusal, ThreadId, hash,
+    provider::OfferedModel, request::OptionEffect, thread::Attachment,
 };
-use pilothouse_engine::{InboxRow, Page, Query};
+use pilothouse_engine::{InboxRow, Page, Query, RowContent};
 use pilothouse_tests::picture;
 use serde_json::json;
 
@@ -87,18 +87,29 @@ pub(super) fn model(lane: &mut Lane) -> Ended {
 pub(super) fn effort(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
     let (first, _) = lane.talk(thread, 1);
-    let (_, before) = asked(lane, &first);
+    let (used, before) = asked(lane, &first);
     let offered = models(lane, thread);
-    let found = offered.iter().find_map(|model| {
+    // The model in use if it is listed: then nothing but the effort changes.
+    let name = |id: &str| id.rsplit('/').next() == Some(used.as_str());
+    let in_use = offered.iter().filter(|model| name(&model.id));
+    let others = offered.iter().filter(|model| !name(&model.id));
+    let found = in_use.chain(others).find_map(|model| {
+        // One that the model has by itself would show nothing.
+        let by_itself = [&before, &model.default_effort];
         let mut efforts = model.efforts.iter();
-        let other = efforts.find(|&effort| Some(effort) != before.as_ref() && effort != "off")?;
-        Some((Some(model.id.clone()), other.clone()))
+        let other = efforts.find(|&effort| {
+            effort != "off" && !by_itself.into_iter().flatten().any(|own| own == effort)
+        })?;
+        Some((model.id.clone(), other.clone()))
     });
-    let (model, effort) = found.unwrap_or_else(|| {
-        let other = lane.agent.other_model().to_owned();
-        (Some(other), "high".to_owned())
-    });
-    if let Err(refusal) = select(lane, thread, model.as_deref(), Some(&effort), Mode::Ask) {
+    let (model, effort) =
+        found.unwrap_or_else(|| (lane.agent.other_model().to_owned(), "high".to_owned()));
+    assert_ne!(
+        before.as_deref(),
+        Some(&*effort),
+        "another effort is chosen"
+    );
+    if let Err(refusal) = select(lane, thread, Some(&model), Some(&effort), Mode::Ask) {
         return Ended::Refused(refusal);
     }
     let (second, _) = lane.talk(thread, 2);
@@ -153,7 +164,17 @@ pub(super) fn read_only(lane: &mut Lane) -> Ended {
     }
     lane.device.ended(thread, 1);
     assert_eq!(lane.world.text_of("never.txt"), None, "nothing is written");
-    lane.talk(thread, 2);
+    let (next, _) = lane.talk(thread, 2);
+    let told = lane.world.model.results_of(&next.name);
+    assert_eq!(
+        told.len(),
+        1,
+        "it was tried, and the model was told what came of it: {told:?}"
+    );
+    let shown = lane.rows(thread, |row| {
+        matches!(row.content, RowContent::FileChange { .. }).then_some(row.status)
+    });
+    assert!(!shown.contains(&ItemStatus::Completed), "{shown:?}");
     if asked {
         Ended::Otherwise(
             "it asks before it writes, and nothing is written without an answer".to_owned(),

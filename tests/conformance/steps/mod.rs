@@ -102,7 +102,12 @@ pub(crate) const STORY: &[Step] = &[
         Some(Flag::StructuredQuestions),
         asking::question,
     ),
-    step("plan", "approve a plan", None, asking::plan),
+    step(
+        "plan",
+        "approve a plan",
+        Some(Flag::EmitsProposedPlan),
+        asking::plan,
+    ),
     step(
         "todo list",
         "watch what is to be done",

@@ -6,6 +6,8 @@ use pilothouse_domain::{
     request::OptionEffect,
 };
 use pilothouse_engine::RowContent;
+use pilothouse_tests::WITHOUT_TOOLS;
+use serde_json::json;
 
 fn forked(lane: &mut Lane, source: ThreadId, run: Option<RunId>) -> Result<ThreadId, Refusal> {
     let body = CommandBody::ThreadFork {
@@ -110,7 +112,16 @@ pub(super) fn rollback(lane: &mut Lane) -> Ended {
 
 pub(super) fn compaction(lane: &mut Lane) -> Ended {
     let thread = lane.thread(Mode::Ask);
-    lane.talk(thread, 1);
+    let answer = lane.name("answer");
+    let said = lane.script("talk", &[json!({"text": format!("Said. [[id:{answer}]]")})]);
+    lane.say(thread, &said);
+    lane.device.completed(thread, 1);
+    // What the model sums it up by, whether the agent asks for that with its tools or without.
+    let summary = lane.name("summary");
+    let summed_up = json!([{"text": format!("It talked. [[id:{summary}]]")}]);
+    for name in [&said.name, WITHOUT_TOOLS] {
+        lane.world.model.script(name, &summed_up);
+    }
     let before = lane.world.model.total();
     if let Err(refusal) = lane.ask(thread, CommandBody::ThreadCompact) {
         return Ended::Refused(refusal);
@@ -125,7 +136,17 @@ pub(super) fn compaction(lane: &mut Lane) -> Ended {
         lane.world.model.total() > before,
         "the model was asked for a summary"
     );
-    lane.talk(thread, 3);
+    let (next, _) = lane.talk(thread, 3);
+    let held = lane.world.model.held(&next.name);
+    assert!(
+        held.contains(&summary),
+        "the next request holds the summary: {held:?}"
+    );
+    // codex keeps what its person said, pi the newest answer.
+    assert!(
+        !(held.contains(&said.name) && held.contains(&answer)),
+        "and no longer all that was summed up: {held:?}"
+    );
     Ended::Native
 }
 
