@@ -55,7 +55,9 @@ fn goes_back_and_on(mut world: World, agent: &str, model: &str) {
         panic!("{page:?}")
     };
     let chosen = models.iter().find(|offered| offered.id == model).unwrap();
-    let effort = chosen.efforts.last().cloned().unwrap();
+    // pi tells the efforts of the model alone that it runs on.
+    let effort = chosen.efforts.last().map_or("high", String::as_str);
+    let (usual, own) = world.model.chosen("say").unwrap();
     let select = |model: &str, effort: Option<&str>| {
         let body = CommandBody::ThreadSelect {
             model: Some(model.to_owned()),
@@ -66,9 +68,17 @@ fn goes_back_and_on(mut world: World, agent: &str, model: &str) {
     };
     let unknown = device.refused(&select("no such model", None));
     assert!(matches!(unknown, Refusal::UnknownModel { .. }), "{unknown}");
-    device.accepted(&select(model, Some(&effort)));
+    device.accepted(&select(model, Some(effort)));
     device.accepted(&device.say(thread, &prompt("seven")));
     device.completed(thread, 6);
+    let (asked, hard) = world.model.chosen("say").unwrap();
+    assert_ne!(asked, usual, "another model than the one before");
+    assert!(
+        asked.contains(model.rsplit('/').next().unwrap()),
+        "{model} was chosen: {asked}"
+    );
+    assert_eq!(hard.as_deref(), Some(effort));
+    assert_ne!(hard, own, "another effort than the one before");
 
     device.accepted(&device.submit(Some(thread), CommandBody::ThreadCompact));
     assert_eq!(device.ended(thread, 7).status, RunStatus::Completed);
@@ -89,5 +99,5 @@ fn claude_code_forgets_copies_switches_and_shortens() {
 
 #[test]
 fn pi_forgets_copies_switches_and_shortens() {
-    goes_back_and_on(Setup::new().pi(&[]).start(), "pi", "local/scripted");
+    goes_back_and_on(Setup::new().pi(&[]).start(), "pi", "local/scripted-2");
 }

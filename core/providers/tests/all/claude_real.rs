@@ -109,7 +109,7 @@ async fn a_conversation_is_resumed_by_another_process_after_a_kill() {
     }))
     .await;
     let thread = world.open(None).await;
-    world.send(&thread, "[[script:first]]").await;
+    world.send(&thread, "[[script:first]] [[id:before]]").await;
     world.turn_end().await;
     world.send(&thread, "[[script:go]]").await;
     world.request().await;
@@ -125,10 +125,10 @@ async fn a_conversation_is_resumed_by_another_process_after_a_kill() {
     assert_eq!(reason, LostReason::AgentExited);
     world.restart(Some(thread.clone())).await;
     assert_eq!(world.open(Some(thread.clone())).await, thread);
-    world.send(&thread, "[[script:next]]").await;
+    world.send(&thread, "[[script:next]] [[id:after]]").await;
     assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
     assert_eq!(world.said().last().map(String::as_str), Some("I go on."));
-    assert!(world.told().contains("script:next"));
+    assert_eq!(world.last_marks(), ["after", "before"]);
     assert!(!world.workspace().join("made.txt").exists());
 }
 
@@ -414,16 +414,27 @@ async fn model_and_effort_are_what_was_chosen_or_refused() {
     assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
     world.send(&thread, "[[script:go]]").await;
     assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
-    let models: Vec<String> = world
+    let asked: Vec<_> = world
         .told()
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|line| line["script"] == "go")
-        .filter_map(|line| line["model"].as_str().map(str::to_owned))
+        .map(|line| {
+            let word = |key: &str| line[key].as_str().map(str::to_owned);
+            (word("model").unwrap_or_default(), word("effort"))
+        })
         .collect();
-    assert_eq!(models.len(), 2, "{models:?}");
-    assert!(models[0].contains("opus"), "{models:?}");
-    assert_eq!(models[1], MODEL);
+    let [(chosen, high), (usual, own)] = &asked[..] else {
+        panic!("two requests: {asked:?}")
+    };
+    assert!(chosen.contains("opus"), "{asked:?}");
+    assert_eq!(high.as_deref(), Some("high"));
+    assert_eq!(usual, MODEL);
+    assert_ne!(
+        own.as_deref(),
+        Some("high"),
+        "only the turn it was chosen for: {asked:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -482,6 +482,7 @@ async fn model_and_effort_are_chosen_by_name_and_what_is_not_there_is_refused() 
     let mut world = PiWorld::start(json!({})).await;
     let thread = world.open(None).await;
     let mut message = world.message(&thread, "go [[script:plain]]");
+    assert!(!world.model_read("\"effort\":\"high\""));
     message.selection.effort = Some("high".to_owned());
     world
         .runtime
@@ -489,6 +490,7 @@ async fn model_and_effort_are_chosen_by_name_and_what_is_not_there_is_refused() 
         .await
         .expect("it is taken");
     world.turn_end().await;
+    assert!(world.model_read("\"effort\":\"high\""));
     message.selection.effort = Some("extreme".to_owned());
     let refused = world.runtime.send_turn(message.clone()).await;
     assert!(
