@@ -18,6 +18,7 @@
 //   chunk, delay      characters per delta (12), milliseconds between deltas (0)
 //   pre               milliseconds before the first byte
 //   hold, hold_after_text   a name: wait for its release before the first byte, or after the last delta of the text
+//   hold_every        {events: N, name}: wait for the release of name-1, name-2, … after each N events
 //   error             {status, type?, code?, body?, headers?, times?}: answer with an HTTP error, the first `times` times
 //   die               true: cut the socket after the text
 //   usage             {input, output} tokens; stop: a stop reason (Anthropic)
@@ -104,7 +105,11 @@ async function streamAnswer(kind, chosen, model, response, gates) {
     'x-request-id': `req_${nonce}`,
     'request-id': `req_${nonce}`,
   });
+  let events = 0;
   const write = async (text) => {
+    const held = answer.hold_every;
+    if (held && events > 0 && events % held.events === 0) await gates.pass(`${held.name}-${events / held.events}`);
+    events += 1;
     if (closed) throw new StreamEnded('the agent closed the connection');
     response.write(text);
     if (answer.delay) await pause(answer.delay);

@@ -75,6 +75,7 @@ pub(crate) fn mark_lost(
             && let Some(served) = work.served(tx, thread)?
         {
             survivor.threads.push(served);
+            work.texts_go_on(tx, thread)?;
             continue;
         }
         work.thread_lost(

@@ -14,7 +14,7 @@ const LONG: u64 = 64 * 1024;
 /// Unsaved text that makes a chunk of a long item.
 const LONG_CHUNK: usize = 256 * 1024;
 /// Text of an open item that a subscriber is given, from its end.
-const TAIL: usize = 8 * 1024;
+pub(crate) const TAIL: usize = 8 * 1024;
 /// Unsaved text is saved after this time even if it makes no chunk.
 pub(crate) const SAVE_AFTER: Duration = Duration::from_secs(5);
 
@@ -47,6 +47,19 @@ pub(crate) struct Chunk {
 }
 
 impl OpenTexts {
+    /// Goes on with an item that an earlier life of the host saved, whose agent lives: `saved` is the end of what is there.
+    pub(crate) fn go_on(&mut self, thread: ThreadId, saved: OpenItem) {
+        let end = saved.from + saved.text.len() as u64;
+        let open = OpenText {
+            thread,
+            streamed: end,
+            saved: end,
+            unsaved: String::new(),
+            tail: saved.text,
+        };
+        self.items.insert(saved.item, open);
+    }
+
     /// Takes text in; returns its offset in UTF-8 bytes.
     pub(crate) fn append(&mut self, thread: ThreadId, item: ItemId, text: &str) -> u64 {
         let open = self.items.entry(item).or_insert_with(|| OpenText {
@@ -176,6 +189,25 @@ mod tests {
             (whole.len() as u64, true)
         );
         assert!(open.text.len() <= TAIL);
+    }
+
+    #[test]
+    fn an_item_of_an_earlier_life_goes_on_where_its_saved_text_ends() {
+        let mut texts = OpenTexts::default();
+        let thread = ThreadId::default();
+        let saved = OpenItem {
+            item: item(),
+            from: 90,
+            text: "its end, ".to_owned(),
+        };
+        texts.go_on(thread, saved.clone());
+        assert!(!texts.has_unsaved());
+        assert_eq!(texts.of_thread(thread), [saved]);
+        assert_eq!(texts.append(thread, item(), "more"), 99);
+        let chunk = texts.due(true).remove(0);
+        assert_eq!((chunk.offset, chunk.text.as_str()), (99, "more"));
+        let open = texts.of_thread(thread).remove(0);
+        assert_eq!((open.from, open.text.as_str()), (90, "its end, more"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Real codex as its own server, end to end: a process that outlives its host, with what it asks and what it does.
 
-use crate::stories::{asked_to_run, confirmed, patches, says};
+use crate::stories::{
+    asked_to_run, confirmed, patches, said_in_full, says, says_in_parts, shows, shows_a_part,
+};
 use pilothouse_domain::{
     CommandBody, Mode, RequestStatus, RunStatus, ThreadId, event::HoldReason, request::RequestKind,
 };
@@ -176,10 +178,7 @@ fn a_turn_of_codex_that_ended_while_the_host_was_dead_is_completed_with_its_word
     );
     device.accepted(&device.say(thread, "go [[script:long]]"));
     world.model.reached("long", 1);
-    device.wait("its words", |seen| {
-        let timeline = seen.timelines.get(&thread)?;
-        format!("{timeline:?}").contains("one two").then_some(())
-    });
+    shows(&device, thread, "one two");
     world.host.kill_9();
     device.offline();
     world.model.release("go-on");
@@ -195,6 +194,32 @@ fn a_turn_of_codex_that_ended_while_the_host_was_dead_is_completed_with_its_word
     let words = format!("{:?}", device.whole(thread));
     assert!(words.contains("one two three"), "{words}");
     device.same_as(&world.host, thread);
+    world.host.verify();
+}
+
+#[test]
+fn a_text_goes_on_after_its_host_was_killed_and_holds_nothing_else_up() {
+    let mut world = World::start();
+    let (device, tablet) = (world.device("phone"), world.device("tablet"));
+    let thread = device.new_thread("codex", Mode::Ask);
+    world.model.script("long", &says_in_parts());
+    device.accepted(&device.say(thread, "go [[script:long]]"));
+    shows(&device, thread, "w0800");
+    // With another write of the host what it streamed is saved; what comes later has to follow that.
+    let other = device.new_thread("codex", Mode::Ask);
+    next_life(&mut world, &device);
+    tablet.network_changes();
+    tablet.watch(thread);
+    shows(&tablet, thread, "w0800");
+
+    shows_a_part(&world, &device, thread);
+    world.model.script("beside", &says("Here, too."));
+    device.accepted(&device.say(other, "and you? [[script:beside]]"));
+    device.completed(other, 1);
+    for device in [&device, &tablet] {
+        said_in_full(&world, device, thread);
+        device.same_as(&world.host, thread);
+    }
     world.host.verify();
 }
 

@@ -1,6 +1,6 @@
 //! Real codex as its own server, driven by a device with no daemon anywhere.
 
-use crate::stories::{conversation, runs, says};
+use crate::stories::{conversation, runs, said_in_full, says, says_in_parts, shows, shows_a_part};
 use pilothouse_domain::{Mode, RequestStatus, request::AnswerDelivery};
 use pilothouse_engine::{DirectAgent, DirectError, DirectFamily, EndpointRefusal};
 use pilothouse_tests::{
@@ -97,6 +97,24 @@ fn a_codex_with_no_daemon_asks_is_answered_and_goes_on_after_the_app_was_reopene
         holding.len() == 1 && holding[0].extension().is_some_and(|ext| ext == "secret"),
         "{holding:?}"
     );
+}
+
+#[test]
+fn a_text_of_a_codex_elsewhere_goes_on_after_the_app_was_reopened() {
+    let mut world = World::start();
+    world.host.kill_9();
+    let server = CodexElsewhere::start(&world, &[]);
+    let phone = Device::direct(&world.dir().join("phone"), "phone", server.agent(), TOKEN);
+    world.model.script("long", &says_in_parts());
+    let thread = phone.new_thread_in("workspace", "codex", Mode::Ask);
+    phone.accepted(&phone.say(thread, "go [[script:long]]"));
+    shows(&phone, thread, "w0800");
+    // Closed in good order, it saves what was streamed.
+    let phone = phone.reopen();
+    phone.synchronised();
+    phone.watch(thread);
+    shows_a_part(&world, &phone, thread);
+    said_in_full(&world, &phone, thread);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Real opencode by its own interface, end to end: host, device, TLS, and a process that outlives its host.
 
-use crate::stories::{confirmed, runs_bash, says};
+use crate::stories::{confirmed, runs_bash, says, shows};
 use pilothouse_domain::{Mode, Refusal, RequestStatus, RunStatus, ThreadId, refusal::ClosedAs};
 use pilothouse_engine::InboxRow;
 use pilothouse_tests::{Device, Setup, World, device::ids, process, until};
@@ -72,10 +72,7 @@ fn a_turn_that_ended_while_the_host_was_dead_is_completed_with_its_words_when_it
     );
     phone.accepted(&phone.say(thread, "go [[script:long]]"));
     world.model.reached("long", 1);
-    phone.wait("its words", |seen| {
-        let timeline = seen.timelines.get(&thread)?;
-        format!("{timeline:?}").contains("one two").then_some(())
-    });
+    shows(&phone, thread, "one two");
     world.host.kill_9();
     phone.offline();
     world.model.release("go-on");

@@ -9,6 +9,7 @@ use pilothouse_domain::{
 use pilothouse_engine::{InboxRow, Page, Query, RowContent, Ticket};
 use pilothouse_tests::{Device, World};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 /// A script that runs one shell command and then says a word.
 pub(crate) fn runs(command: &str) -> Value {
@@ -57,6 +58,56 @@ pub(crate) fn asked_to_run(
     device.accepted(&sent);
     let row = device.asked(thread);
     (thread, row)
+}
+
+/// An answer of 8,000 numbered words in parts, of which the first 850 words are said at once and about 1,000 with each other.
+pub(crate) fn says_in_parts() -> Value {
+    let words: Vec<String> = (1..=8000).map(|number| format!("w{number:04}")).collect();
+    json!([{
+        "text": words.join(" "), "chunk": 300,
+        "hold_every": {"events": 20, "name": "part"}, "hold_after_text": "end",
+    }])
+}
+
+/// Has such an answer go on, part by part, until a device shows one as it streams: what is said before the agent is taken up
+/// again is not seen until the answer ends.
+pub(crate) fn shows_a_part(world: &World, device: &Device, thread: ThreadId) {
+    let shown = || {
+        let seen = device.seen();
+        let mut rows = seen.timelines[&thread].rows.iter();
+        rows.any(|row| row.text.bytes > 10_000)
+    };
+    for part in 1..=5 {
+        world.model.release(&format!("part-{part}"));
+        let until = Instant::now() + Duration::from_secs(3);
+        while !shown() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if shown() {
+            return;
+        }
+    }
+    panic!("no part is shown: {:#?}", device.seen());
+}
+
+/// Has such an answer come to its end, which a device then holds in full.
+pub(crate) fn said_in_full(world: &World, device: &Device, thread: ThreadId) {
+    for part in 1..=8 {
+        world.model.release(&format!("part-{part}"));
+    }
+    world.model.release("end");
+    device.completed(thread, 1);
+    let rows = device.whole(thread);
+    let whole = 8000 * "w0001 ".len() as u64 - 1;
+    assert!(rows.iter().any(|row| row.text.bytes == whole), "{rows:#?}");
+}
+
+/// Waits until a device shows a text of a thread, also of what is not over yet.
+pub(crate) fn shows(device: &Device, thread: ThreadId, text: &str) {
+    device.wait(text, |seen| {
+        let timeline = seen.timelines.get(&thread)?;
+        format!("{timeline:?}").contains(text).then_some(())
+    });
 }
 
 /// The texts of a thread that the agent or a person wrote, in order.

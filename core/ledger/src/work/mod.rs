@@ -15,7 +15,7 @@ use crate::{
     config::Clock,
     escalation,
     listing::Listed,
-    open_text::{Chunk, OpenTexts},
+    open_text::{self, Chunk, OpenTexts},
     runtimes::SessionFacts,
     survivors::Served,
     threads::{SavedCell, ThreadCell},
@@ -500,7 +500,20 @@ impl Work {
         }
     }
 
-    /// Saves text of open items that is due.
+    /// Goes on with the saved text of a thread's open items, whose agent outlived the host that saved it.
+    pub(crate) fn texts_go_on(
+        &mut self,
+        tx: &LedgerTx<'_>,
+        thread: ThreadId,
+    ) -> Result<(), StoreError> {
+        for saved in tx.open_items(thread, open_text::TAIL)? {
+            self.texts.go_on(thread, saved);
+        }
+        Ok(())
+    }
+
+    /// Saves text of open items that is due. A text that does not follow what is saved of its item is dropped: it costs
+    /// that item the text, which its close tells in full, and not the ledger.
     pub(crate) fn save_text(
         &mut self,
         tx: &mut LedgerTx<'_>,
@@ -508,7 +521,12 @@ impl Work {
     ) -> Result<(), StoreError> {
         self.change.chunks = self.texts.due(everything);
         for chunk in &self.change.chunks {
-            tx.append_open_text(chunk.item, chunk.thread, chunk.offset, &chunk.text)?;
+            match tx.append_open_text(chunk.item, chunk.thread, chunk.offset, &chunk.text) {
+                Err(error @ StoreError::OutOfPlace { .. }) => {
+                    tracing::error!(%error, thread = %chunk.thread, "text of an open item is dropped");
+                }
+                done => done?,
+            }
         }
         Ok(())
     }
