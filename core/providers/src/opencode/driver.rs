@@ -4,7 +4,6 @@ use super::{
     adapter::Deadlines,
     attaching,
     choice::Choice,
-    codec::Told,
     link::Link,
     looking::Scope,
     outgoing::{Call, Prompt},
@@ -22,13 +21,12 @@ use crate::{
     },
     naming::FindFiles,
     process::agent::AgentProcess,
-    rpc::{self, CallFailure as _, greeting, session::lock},
+    rpc::{CallFailure as _, greeting, session::lock},
 };
 use futures_util::future::BoxFuture;
 use pilothouse_domain::{
     Capabilities, CapabilityFlag, CapabilityValue, Mode, NativeId, ProviderEvent,
     provider::{OfferedCommand, OfferedModel},
-    provider_event::NativePlace,
     request::AnswerDelivery,
     run::{ErrorCode, RunError},
     thread::Selection,

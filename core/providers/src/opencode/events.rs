@@ -67,6 +67,7 @@ impl Codec {
                     return self.replied(session, told, out);
                 }
                 "todo.updated" => return self.todos(session, told, out),
+                "session.deleted" => out.extend(self.deleted(session)),
                 _ => {}
             }
         }

@@ -215,39 +215,64 @@ impl Link {
                 .map(|(session, _)| session.clone())
                 .collect()
         });
+        let mut read = Ok(());
         for session in concerned {
-            let children = Call::Children {
-                session: session.clone(),
-            };
-            let children = match self.call(children).await {
-                Ok(Reply::Children(children)) => children,
-                // What they wait for would be taken for answered.
-                Err(error) if error.may_pass() => return Err(error),
-                _ => Entries::default(),
-            };
-            let messages = self.since_turn(&session).await?;
-            let busy = working.get(&session).copied();
-            let kids = self.with_codec(|codec| {
-                codec.adopt_children(&children);
-                codec.children_of(&children)
-            });
-            self.tell(|codec| match scope {
-                Scope::Silent if busy.is_none() => codec.fell_silent(&session, &messages),
-                _ => codec.synchronise(&session, busy, &messages),
-            })
-            .await;
-            for kid in kids {
-                if let Some(busy) = working.get(&kid).copied() {
-                    let messages = self.since_turn(&kid).await?;
-                    self.tell(|codec| codec.synchronise(&kid, Some(busy), &messages))
-                        .await;
-                } else {
-                    self.tell(|codec| codec.synchronise(&kid, None, &Entries::default()))
-                        .await;
+            match self.synchronise_one(&session, &working, scope).await {
+                Ok(()) => {}
+                Err(CallError::NotFound { .. }) => {
+                    self.tell(|codec| codec.deleted(&session)).await;
                 }
+                // What the others do is read all the same.
+                Err(error) => read = read.and(Err(error)),
             }
         }
-        self.waiting(directory, &working).await
+        self.waiting(directory, &working).await?;
+        read
+    }
+
+    /// Compares what is known of a conversation and of those that work for it with what opencode says now.
+    async fn synchronise_one(
+        &self,
+        session: &NativeId,
+        working: &BTreeMap<NativeId, Working>,
+        scope: Scope<'_>,
+    ) -> Result<(), CallError> {
+        let children = Call::Children {
+            session: session.clone(),
+        };
+        let children = match self.call(children).await {
+            Ok(Reply::Children(children)) => children,
+            // What they wait for would be taken for answered.
+            Err(error) if error.may_pass() => return Err(error),
+            _ => Entries::default(),
+        };
+        let messages = self.since_turn(session).await?;
+        let busy = working.get(session).copied();
+        let kids = self.with_codec(|codec| {
+            codec.adopt_children(&children);
+            codec.children_of(&children)
+        });
+        self.tell(|codec| match scope {
+            Scope::Silent if busy.is_none() => codec.fell_silent(session, &messages),
+            _ => codec.synchronise(session, busy, &messages),
+        })
+        .await;
+        for kid in kids {
+            let busy = working.get(&kid).copied();
+            let messages = match busy {
+                Some(_) => self.since_turn(&kid).await,
+                None => Ok(Entries::default()),
+            };
+            match messages {
+                Ok(messages) => {
+                    self.tell(|codec| codec.synchronise(&kid, busy, &messages))
+                        .await
+                }
+                Err(CallError::NotFound { .. }) => self.tell(|codec| codec.deleted(&kid)).await,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(())
     }
 
     /// Compares what waits in a directory with what is known. `working` is what its conversations did before.

@@ -259,6 +259,30 @@ impl Codec {
         }
     }
 
+    /// A conversation is there no more, and none that works for it: what goes on in them has failed.
+    pub fn deleted(&mut self, session: &NativeId) -> Vec<Told> {
+        let mut out = Vec::new();
+        let below = self.children.iter().map(|(child, _)| child);
+        let gone: Vec<NativeId> = below
+            .filter(|child| self.root_of(child) == Some(session))
+            .chain([session])
+            .cloned()
+            .collect();
+        for session in gone {
+            let turn = self
+                .conversation_mut(&session)
+                .and_then(|known| known.turn.as_mut());
+            if let Some(turn) = turn.filter(|turn| turn.seen || turn.accepted) {
+                turn.error = Some(RunError {
+                    code: ErrorCode::Agent,
+                    message: "somebody deleted the conversation".to_owned(),
+                });
+                self.end_turn(&session, &mut out);
+            }
+        }
+        out
+    }
+
     /// `session.error`.
     pub(super) fn error(&mut self, session: &NativeId, told: &Value, out: &mut Vec<Told>) {
         let Some(place) = self.place(session) else {

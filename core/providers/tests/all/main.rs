@@ -48,6 +48,7 @@ mod misbehaving;
 #[path = "../../../../tests/support/mutate.rs"]
 mod mutate;
 mod opencode_commands;
+mod opencode_deleted;
 mod opencode_directory;
 mod opencode_exits;
 #[path = "../../../../tests/support/opencode_home.rs"]

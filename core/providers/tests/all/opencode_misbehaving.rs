@@ -21,7 +21,7 @@ use pilothouse_providers::{
     opencode::{Deadlines, OpencodeAdapter},
     process::detached::{DetachedRecord, EXTENSION},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::{
@@ -423,10 +423,8 @@ async fn case_23_a_host_that_takes_up_a_running_opencode_shows_what_it_asks_befo
     world.runtime.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_asked_and_said_while_the_stream_was_cut_is_shown_when_it_is_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let cut = dir.path().join("cut");
+/// A real opencode whose connections are cut while a file is there.
+pub(crate) async fn cuttable(scripts: Value, cut: &Path) -> World {
     let proxy = root().join("tests/support/opencode-proxy.mjs");
     let command = vec![
         "node".to_owned(),
@@ -435,14 +433,18 @@ async fn what_was_asked_and_said_while_the_stream_was_cut_is_shown_when_it_is_ba
         opencode().to_owned(),
         "serve".to_owned(),
     ];
-    let mut world = World::start_as(
-        json!({"ask": [
-            {"text": "first", "hold": "asks", "tools": [{"name": "bash", "args": {"command": "touch x", "description": "d"}}]},
-            {"text": "second", "hold": "ends"},
-        ]}),
-        command,
-    )
-    .await;
+    World::start_as(scripts, command).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_asked_and_said_while_the_stream_was_cut_is_shown_when_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let cut = dir.path().join("cut");
+    let scripts = json!({"ask": [
+        {"text": "first", "hold": "asks", "tools": [{"name": "bash", "args": {"command": "touch x", "description": "d"}}]},
+        {"text": "second", "hold": "ends"},
+    ]});
+    let mut world = cuttable(scripts, &cut).await;
     let thread = world.open(None).await;
     let turn = world.send(&thread, "[[script:ask]]").await;
     world
@@ -478,6 +480,16 @@ async fn what_was_asked_and_said_while_the_stream_was_cut_is_shown_when_it_is_ba
 
 /// Asks opencode itself, behind its proxy, until it says what is wanted.
 async fn behind(world: &World, cut: &Path, path: &str, wanted: impl Fn(&str) -> bool) {
+    call_behind(world, cut, &format!("GET {path}"), wanted).await;
+}
+
+/// Calls opencode itself, behind its proxy, until it says what is wanted.
+pub(crate) async fn call_behind(
+    world: &World,
+    cut: &Path,
+    call: &str,
+    wanted: impl Fn(&str) -> bool,
+) {
     let port = std::fs::read_to_string(cut.with_extension("port")).unwrap();
     let record = world
         .dir
@@ -492,7 +504,7 @@ async fn behind(world: &World, cut: &Path, path: &str, wanted: impl Fn(&str) -> 
                 .await
                 .unwrap();
             let request = format!(
-                "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {word}\r\nConnection: close\r\n\r\n"
+                "{call} HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {word}\r\nConnection: close\r\n\r\n"
             );
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut said = String::new();
