@@ -81,7 +81,10 @@ class Approvals(
         if (board.isCurrent(answer.key, posting)) decide(answer) else note(answer, commandId = null, Outcome.Changed)
     }
 
-    /** Writes the answer down, says that it is being sent, and asks for a job that delivers it. */
+    /**
+     * Writes the answer down, says that it is being sent, listens for what becomes of it, and asks for a job that does so
+     * where this process ends before. The job alone would not do: it waits for the internet, and a host may be reached without.
+     */
     private suspend fun decide(answer: Answer) {
         val before = given.value[answer.key]
         if (before != null && before.outcome == null && before.answer.contentHash == answer.contentHash) return
@@ -90,14 +93,26 @@ class Approvals(
         } catch (e: AnswerRefused) {
             return note(answer, commandId = null, e.outcome)
         }
+        val delivery = Delivery(answer, commandId)
         note(answer, commandId, outcome = null)
-        schedule(Delivery(answer, commandId))
+        schedule(delivery)
+        scope.launch {
+            try {
+                deliver(delivery)
+            } catch (_: CoreUnavailable) {
+                // The job asks again.
+            }
+        }
     }
 
-    /** Runs in the job, perhaps in a process that has not seen the tap. */
+    /** Runs also in the job, perhaps in a process that has not seen the tap. */
     suspend fun deliver(delivery: Delivery) {
-        note(delivery.answer, delivery.commandId, outcome = null)
-        note(delivery.answer, delivery.commandId, core.outcome(delivery.answer, delivery.commandId))
+        val (answer, commandId) = delivery
+        val known = given.value[answer.key]
+        if (known?.commandId != null && (known.outcome != null || known.commandId != commandId)) return // Heard here before, or answered anew since.
+        note(answer, commandId, outcome = null)
+        val outcome = core.outcome(answer, commandId)
+        if (given.value[answer.key]?.commandId == commandId) note(answer, commandId, outcome)
     }
 
     private suspend fun note(answer: Answer, commandId: String?, outcome: Outcome?) {

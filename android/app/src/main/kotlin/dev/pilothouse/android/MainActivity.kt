@@ -37,13 +37,17 @@ class MainActivity : ComponentActivity() {
             val signIns by pilothouse.signIns.state.collectAsStateWithLifecycle()
             val shownPairing by pairing.state.collectAsStateWithLifecycle()
             val shownDirect by direct.state.collectAsStateWithLifecycle()
-            BackHandler(state.reviewing != null) { approvals.onEvent(InboxEvent.CloseReview) }
-            BackHandler(shownPairing != null) { pairing.onEvent(PairEvent.Close) }
-            // A link with a code opens the pairing above it.
-            BackHandler(shownDirect != null && shownPairing == null) { direct.onEvent(DirectEvent.Close) }
+            // A request under review is above a pairing, and that above the agents driven from here; Back closes the uppermost.
+            val (nowPairing, nowDirect) = if (state.reviewing != null) null to null else shownPairing to shownDirect
+            BackHandler(state.reviewing != null || nowPairing != null || nowDirect != null) {
+                when {
+                    nowPairing != null -> pairing.onEvent(PairEvent.Close)
+                    nowDirect != null -> direct.onEvent(DirectEvent.Close)
+                    else -> approvals.onEvent(InboxEvent.CloseReview)
+                }
+            }
             // Asked when there is something to be told about, not at the first start.
             if (state.requests.isNotEmpty() || signIns.isNotEmpty()) LaunchedEffect(Unit) { askOnce() }
-            val (nowPairing, nowDirect) = shownPairing to shownDirect
             when {
                 nowPairing != null -> PairScreen(nowPairing) { onEvent(it) }
                 nowDirect != null -> DirectScreen(nowDirect, direct::onEvent)
@@ -67,15 +71,21 @@ class MainActivity : ComponentActivity() {
         open(intent)
     }
 
-    /** A notification opens its request for review; a host's code opens the question whether to pair. */
+    /** A notification opens its request for review, above all else; a host's code opens the question whether to pair. */
     private fun open(intent: Intent) {
         val uri = intent.data ?: return
-        if (uri.toString().startsWith(PAIRING_PREFIX)) pairing.open(uri.toString()) else requestKey(uri)?.let(approvals::review)
+        if (uri.toString().startsWith(PAIRING_PREFIX)) pair(uri.toString()) else requestKey(uri)?.let(approvals::review)
+    }
+
+    /** A request under review would be above it. */
+    private fun pair(code: String) {
+        approvals.review(null)
+        pairing.open(code)
     }
 
     private fun onEvent(event: InboxEvent) {
         when (event) {
-            InboxEvent.PairHost -> pairing.open("")
+            InboxEvent.PairHost -> pair("")
             is InboxEvent.TryAgain -> pilothouse.signIns.tryAgain(event.key)
             is InboxEvent.SignIn -> pilothouse.signIns.signIn(event.key)
             is InboxEvent.CopyLink -> service<ClipboardManager>().setPrimaryClip(ClipData.newPlainText(getString(R.string.link), event.url))

@@ -7,6 +7,8 @@ import android.app.PendingIntent
 import android.content.Context
 import android.content.Intent
 import android.graphics.drawable.Icon
+import android.os.Bundle
+import android.os.SystemClock
 import dev.pilothouse.android.ui.AnswerOption
 import dev.pilothouse.android.ui.Effect
 import dev.pilothouse.android.ui.RequestItem
@@ -17,8 +19,8 @@ import dev.pilothouse.android.ui.quickApproval
 
 /**
  * One notification per request, its tag the request's key, so that posting again replaces it; one group per host. Knows how
- * a face looks, never which face it is. A swipe is no answer: nothing listens to it, and the request is not posted again
- * before it changes.
+ * a face looks, never which face it is. A swipe is no answer: nothing listens to it, and this process does not post the
+ * request again before it changes; the next one does, without a sound where it can be seen that it was told of before.
  */
 class Notifications(private val context: Context, private val newNonce: () -> String) : NotificationBoard {
     private val manager = context.service<NotificationManager>()
@@ -40,28 +42,39 @@ class Notifications(private val context: Context, private val newNonce: () -> St
         shown += changed
         if (complete) {
             shown.keys.retainAll(faces.keys)
-            // Includes what an earlier process posted and somebody answered elsewhere since.
+            // Includes what an earlier process posted and somebody answered elsewhere since; not its bad news, which nobody may have read.
             val keep = faces.keys.map { it.text }
-            for (old in manager.activeNotifications) if (old.id == REQUEST && old.tag !in keep) manager.cancel(old.tag, REQUEST)
+            for (old in manager.activeNotifications) {
+                if (old.id == REQUEST && old.tag !in keep && !old.notification.extras.getBoolean(STAYS)) manager.cancel(old.tag, REQUEST)
+            }
         }
         summarise(faces)
     }
 
-    override fun isCurrent(key: RequestKey, posting: String): Boolean = extra(key.text, NONCE) == posting
+    /** Nor is it meant where the text was replaced just before: the finger came down on the one before. */
+    override fun isCurrent(key: RequestKey, posting: String): Boolean {
+        val extras = extras(key.text) ?: return false
+        return extras.getString(NONCE) == posting && SystemClock.elapsedRealtime() >= extras.getLong(SETTLES)
+    }
 
-    private fun extra(tag: String, name: String): String? =
-        manager.activeNotifications.firstOrNull { it.id == REQUEST && it.tag == tag }?.notification?.extras?.getString(name)
+    private fun extras(tag: String): Bundle? = manager.activeNotifications.firstOrNull { it.id == REQUEST && it.tag == tag }?.notification?.extras
 
     private fun draw(key: RequestKey, face: Face): Notification {
+        val before = extras(key.text)
         val builder = builder(face.item?.kind, key.host, face.item?.host).setContentIntent(review(key))
             // A new process draws everything again: what was told before makes no sound a second time.
-            .setOnlyAlertOnce(face !is Face.Asks || extra(key.text, HASH) == face.item.contentHash)
+            .setOnlyAlertOnce(face !is Face.Asks || before?.getString(HASH) == face.item.contentHash)
         when (face) {
-            is Face.Asks -> asks(builder, face, newNonce())
+            is Face.Asks -> {
+                asks(builder, face, newNonce())
+                val told = before?.getString(HASH)
+                val settles = if (told == null || told == face.item.contentHash) before?.getLong(SETTLES) else SystemClock.elapsedRealtime() + SETTLING_MS
+                settles?.let { builder.extras.putLong(SETTLES, it) }
+            }
             is Face.Sending -> builder.setContentTitle(context.getString(R.string.sending)).setContentText(face.item?.title)
             is Face.Result -> {
                 builder.setContentTitle(face.text).setContentText(face.item?.title).setAutoCancel(true)
-                if (face.passing) builder.setTimeoutAfter(PASSING_MS)
+                if (face.passing) builder.setTimeoutAfter(PASSING_MS) else builder.extras.putBoolean(STAYS, true)
             }
         }
         return builder.build()
@@ -95,7 +108,7 @@ class Notifications(private val context: Context, private val newNonce: () -> St
     private fun fitsShade(text: String): Boolean {
         val scale = context.resources.configuration.fontScale.coerceAtLeast(1f)
         val columns = (SHADE_COLUMNS / scale).toInt()
-        return text.split('\n').sumOf { (it.length + columns - 1) / columns } <= (SHADE_LINES / scale).toInt()
+        return text.split('\n').sumOf { wrappedLines(it, columns) } <= (SHADE_LINES / scale).toInt()
     }
 
     private fun shadeText(item: RequestItem): String =
@@ -149,12 +162,39 @@ class Notifications(private val context: Context, private val newNonce: () -> St
         const val SUMMARY = 2
         private const val NONCE = "nonce"
         private const val HASH = "hash"
+
+        /** From when on its buttons count, by the clock that runs since the phone was started. */
+        private const val SETTLES = "settles"
+
+        /** It goes when its person has seen it, whichever process looks. */
+        private const val STAYS = "stays"
+        private const val SETTLING_MS = 1_000L
         private const val PASSING_MS = 60_000L
 
         /** Wide letters on a narrow phone, and what every vendor's expanded view shows. */
         private const val SHADE_COLUMNS = 32
         private const val SHADE_LINES = 6
     }
+}
+
+/** How many lines one line of a text takes where it is wrapped at blanks, and within a word only where that is longer than a line. */
+internal fun wrappedLines(line: String, columns: Int): Int {
+    var lines = 1
+    var used = 0
+    line.split(' ').forEachIndexed { at, word ->
+        val wanted = used + if (at == 0) 0 else 1
+        if (wanted > 0 && wanted + word.length > columns) {
+            lines++
+            used = word.length
+        } else {
+            used = wanted + word.length
+        }
+        if (used > columns) {
+            lines += (used - 1) / columns
+            used = (used - 1) % columns + 1
+        }
+    }
+    return lines
 }
 
 private val RequestKind.label: Int

@@ -15,26 +15,31 @@ class Pairing(private val core: CoreGateway, private val scope: CoroutineScope) 
     /** Null while nobody pairs. */
     val state: StateFlow<PairState?> = now.asStateFlow()
 
+    private var openings = 0L
+
     fun open(code: String) {
-        if (now.value?.busy != true) now.value = PairState(code)
+        if (now.value?.busy != true) now.value = PairState(code, opening = ++openings)
     }
 
     fun onEvent(event: PairEvent) {
         val state = now.value ?: return
         when (event) {
-            is PairEvent.Edit -> if (!state.busy) now.value = PairState(event.code)
+            is PairEvent.Edit -> if (!state.busy) now.value = PairState(event.code, opening = state.opening)
             PairEvent.Close, PairEvent.Direct -> now.value = null
-            PairEvent.Confirm -> if (state.canPair && now.compareAndSet(state, state.copy(busy = true, problem = null))) pair(state.code.trim())
+            PairEvent.Confirm -> {
+                val begun = state.copy(busy = true, problem = null)
+                if (state.canPair && now.compareAndSet(state, begun)) pair(begun)
+            }
         }
     }
 
-    private fun pair(code: String) = scope.launch {
+    private fun pair(begun: PairState) = scope.launch {
         val end = try {
-            PairState(pairedWith = core.pair(code))
+            PairState(pairedWith = core.pair(begun.code.trim()), opening = begun.opening)
         } catch (e: CoreUnavailable) {
-            PairState(code, problem = e.message)
+            begun.copy(code = begun.code.trim(), busy = false, problem = e.message)
         }
-        // Closed meanwhile: the pairing stands, nobody asks for its end.
-        if (now.value != null) now.value = end
+        // Closed meanwhile, and perhaps opened again: the pairing stands, nobody asks for its end.
+        now.compareAndSet(begun, end)
     }
 }

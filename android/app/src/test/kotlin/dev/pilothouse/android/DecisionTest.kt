@@ -7,6 +7,7 @@ import androidx.work.OneTimeWorkRequestBuilder
 import androidx.work.WorkInfo
 import androidx.work.WorkManager
 import androidx.work.testing.WorkManagerTestInitHelper
+import dev.pilothouse.android.ui.InboxEvent
 import dev.pilothouse.android.ui.RequestItem
 import org.junit.Assert.assertEquals
 import org.junit.Assert.assertNull
@@ -38,10 +39,11 @@ class DecisionTest {
         assertEquals(listOf(item.answer(approve)), app.core.outbox)
         assertEquals("Sending …", shown().title)
         assertEquals(emptyList<String>(), shown().labels)
-        assertEquals("written down, and not sent in the receiver", emptyList<String>(), app.core.delivering)
+        assertEquals("written down, and listened for here", listOf("0"), app.core.delivering)
+        assertEquals(WorkInfo.State.ENQUEUED, job(item)?.state)
 
         networkComes(item)
-        assertEquals(listOf("0"), app.core.delivering)
+        assertEquals("and in the job, which keeps the process alive", listOf("0", "0"), app.core.delivering)
         assertEquals("Sending …", shown().title)
         assertEquals(WorkInfo.State.RUNNING, job(item)?.state)
 
@@ -50,6 +52,47 @@ class DecisionTest {
         assertEquals("Approved", shown().title)
         assertTrue("it goes away by itself", shown().timeoutAfter > 0)
         assertEquals(WorkInfo.State.SUCCEEDED, job(item)?.state)
+    }
+
+    @Test fun what_became_of_an_answer_is_heard_where_the_job_never_runs() {
+        app.core.tells(item)
+        shade.tap(item, "Approve")
+        app.core.refuses(0, "This phone may not approve; ask for the scope on wren.")
+        assertEquals("This phone may not approve; ask for the scope on wren.", shown().note)
+        shade.tap(item, "Deny")
+        assertEquals(listOf(item.answer(approve), item.answer(deny)), app.core.outbox)
+        assertEquals("Sending …", shown().title)
+
+        networkComes(item)
+        assertEquals("the late job of the first answer says nothing about the second", "Sending …", shown().title)
+        app.core.decides(1, Outcome.Confirmed)
+        assertEquals("Denied", shown().title)
+    }
+
+    @Test fun the_end_of_an_answer_says_nothing_about_one_given_to_another_text_since() {
+        app.core.tells(item)
+        shade.tap(item, "Approve")
+        val changed = item.copy(contentHash = "other")
+        app.core.tells(changed)
+        app.approvals.onEvent(InboxEvent.Answer(changed.key, "other", deny))
+        assertEquals(listOf(item.answer(approve), changed.answer(deny)), app.core.outbox)
+        app.core.refuses(0, "stale")
+        assertEquals("Sending …", shown().title)
+        app.core.decides(1, Outcome.Confirmed)
+        assertEquals("Denied", shown().title)
+    }
+
+    @Test fun a_tap_right_after_the_text_was_replaced_is_not_taken_for_the_new_one() {
+        app.core.tells(item)
+        val changed = item.copy(contentHash = "other", subject = item.subject.copy(command = "git push --force"))
+        app.core.tells(changed)
+        shade.tap(changed, "Approve")
+        shade.tap(changed, "Deny")
+        assertEquals(emptyList<Answer>(), app.core.outbox)
+        assertEquals("Not sent: the request has changed. Look at it again.", shown().note)
+        shade.timePasses()
+        shade.tap(changed, "Approve")
+        assertEquals(listOf(changed.answer(approve)), app.core.outbox)
     }
 
     @Test fun denying_is_confirmed_as_denied() {
@@ -118,6 +161,7 @@ class DecisionTest {
         assertEquals("Not sent: the request has changed. Look at it again.", shown().note)
         assertEquals("cargo publish\nin /home/mia/pilothouse", shown().bigText)
 
+        shade.timePasses()
         shade.tap(changed, "Approve")
         assertEquals(listOf(changed.answer(approve)), app.core.outbox)
     }

@@ -62,6 +62,12 @@ class FakeCore : CoreGateway {
         outcomes.remove(command.toString())?.completeExceptionally(CoreUnavailable("closed"))
     }
 
+    /** The host has not taken the command: its request waits as before. */
+    fun refuses(command: Int, why: String) {
+        becomes(outbox[command].key, Progress.Waiting)
+        outcomeOf(command.toString()).complete(Outcome.NotTaken(why))
+    }
+
     /** The host's word on the command, and on its request. */
     fun decides(command: Int, outcome: Outcome) {
         becomes(outbox[command].key, Progress.Settled)
@@ -90,7 +96,11 @@ class FakeCore : CoreGateway {
     var pairingProblem: String? = null
     val paired = mutableListOf<String>()
 
+    /** While it is there, a pairing waits for it. */
+    var pairingGate: CompletableDeferred<Unit>? = null
+
     override suspend fun pair(code: String): String {
+        pairingGate?.await()
         pairingProblem?.let { throw CoreUnavailable(it) }
         paired += code
         return "wren"

@@ -54,8 +54,7 @@ class MainActivityTest {
 
     @Test fun a_notification_opens_its_request_for_review() {
         app.core.tells(request("r0"), item)
-        val intent = shadowOf(checkNotNull(Shade(app).of(item)).contentIntent).savedIntent
-        rule.activityRule.scenario.onActivity { InstrumentationRegistry.getInstrumentation().callActivityOnNewIntent(it, intent) }
+        opensNotification()
         rule.onNodeWithText("Review").assertIsDisplayed()
         rule.onNodeWithText("Run a command (r1)").assertIsDisplayed()
         assertEquals(true to item.key, app.core.environments.last())
@@ -71,8 +70,7 @@ class MainActivityTest {
     }
 
     @Test fun a_link_with_a_code_pairs_only_after_its_person_agreed() {
-        val link = Intent(Intent.ACTION_VIEW, Uri.parse("pilothouse:pair?AWLs9eik7"), app, MainActivity::class.java)
-        rule.activityRule.scenario.onActivity { InstrumentationRegistry.getInstrumentation().callActivityOnNewIntent(it, link) }
+        opens(link)
         rule.onNodeWithTag("code").assertTextContains("pilothouse:pair?AWLs9eik7")
         assertEquals(emptyList<String>(), app.core.paired)
         rule.onNodeWithTag("pair").performClick()
@@ -98,14 +96,53 @@ class MainActivityTest {
         rule.onNodeWithTag("pair-host").performClick()
         rule.onNodeWithTag("drive-direct").performScrollTo().performClick()
         rule.onNodeWithTag("direct-name").performScrollTo().performTextInput("box")
-        val link = Intent(Intent.ACTION_VIEW, Uri.parse("pilothouse:pair?AWLs9eik7"), app, MainActivity::class.java)
-        rule.activityRule.scenario.onActivity { InstrumentationRegistry.getInstrumentation().callActivityOnNewIntent(it, link) }
+        opens(link)
         rule.onNodeWithTag("pair").assertIsDisplayed()
         back()
         rule.onNodeWithTag("pair").assertDoesNotExist()
         rule.onNodeWithTag("direct-name").performScrollTo().assertTextContains("box")
         back()
         rule.onNodeWithText("Nothing waits for you").assertIsDisplayed()
+    }
+
+    private fun opens(intent: Intent) =
+        rule.activityRule.scenario.onActivity { InstrumentationRegistry.getInstrumentation().callActivityOnNewIntent(it, intent) }
+
+    private val link get() = Intent(Intent.ACTION_VIEW, Uri.parse("pilothouse:pair?AWLs9eik7"), app, MainActivity::class.java)
+
+    private fun opensNotification() = opens(shadowOf(checkNotNull(Shade(app).of(item)).contentIntent).savedIntent)
+
+    @Test fun a_notification_opens_its_request_above_a_pairing_that_ended() {
+        opens(link)
+        rule.onNodeWithTag("pair").performClick()
+        rule.onNodeWithTag("paired").assertIsDisplayed()
+        app.core.tells(item)
+        opensNotification()
+        rule.onNodeWithText("Run a command (r1)").assertIsDisplayed()
+        back()
+        rule.onNodeWithTag("paired").assertIsDisplayed()
+    }
+
+    @Test fun a_notification_opens_its_request_above_the_form_of_an_agent_and_a_link_opens_above_both() {
+        rule.onNodeWithTag("pair-host").performClick()
+        rule.onNodeWithTag("drive-direct").performScrollTo().performClick()
+        rule.onNodeWithTag("direct-name").performScrollTo().performTextInput("box")
+        app.core.tells(item)
+        opensNotification()
+        rule.onNodeWithText("Run a command (r1)").assertIsDisplayed()
+        opens(link)
+        rule.onNodeWithTag("pair").assertIsDisplayed()
+        back()
+        rule.onNodeWithTag("direct-name").performScrollTo().assertTextContains("box")
+    }
+
+    @Test fun a_host_can_be_paired_after_the_request_that_a_notification_opened_has_gone() {
+        app.core.tells(item)
+        opensNotification()
+        rule.onNodeWithText("Review").assertIsDisplayed()
+        app.core.tells()
+        rule.onNodeWithTag("pair-host").performClick()
+        rule.onNodeWithTag("pair").assertIsDisplayed()
     }
 
     private fun back() = rule.runOnUiThread { rule.activity.onBackPressedDispatcher.onBackPressed() }

@@ -73,6 +73,24 @@ class NotificationRulesTest {
         assertEquals(listOf("Deny", "Review"), shown(request("r1", "cargo test --package pilothouse-domain --package pilothouse-wire")).labels)
     }
 
+    @Test @Config(fontScale = 1.5f)
+    fun case_08_an_empty_line_takes_room_in_the_shade() {
+        val item = request("r1", "git status\n\n\ngit diff\ngit push -f")
+        assertEquals(listOf("Deny", "Review"), shown(item.copy(subject = item.subject.copy(cwd = "/src"))).labels)
+    }
+
+    @Test fun case_08_words_that_do_not_fill_their_lines_take_room_in_the_shade() {
+        assertEquals(listOf("Deny", "Review"), shown(request("r1", List(7) { "a".repeat(20) }.joinToString(" "))).labels)
+    }
+
+    @Test fun a_text_wraps_at_blanks_and_within_a_word_only_where_that_is_longer_than_a_line() {
+        val lines = mapOf(
+            "" to 1, "12345" to 1, "123456" to 2, "12 45" to 1, "123 56" to 2,
+            "1 1234567" to 3, "1234567 12" to 2, "1234567 123" to 3, "    5" to 1, "     6" to 2,
+        )
+        assertEquals(lines, lines.mapValues { (text, _) -> wrappedLines(text, 5) })
+    }
+
     @Test fun what_must_be_read_first_has_no_approve() {
         val item = request("r1")
         for (other in listOf(
@@ -156,6 +174,21 @@ class NotificationRulesTest {
         manager.notify("h1/t1/old", Notifications.REQUEST, old)
         app.core.tells(request("r1"))
         assertEquals(setOf("h1/t1/r1"), shade.requests)
+    }
+
+    @Test fun bad_news_of_an_earlier_process_stays_until_somebody_has_seen_it() {
+        val (lost, approved, asked) = listOf(request("r1"), request("r2"), request("r3"))
+        Notifications(app) { "nonce" }.show(
+            mapOf(lost.key to Face.Result(lost, "Lost: the agent ended.", passing = false), approved.key to Face.Result(approved, "Approved", passing = true), asked.key to Face.Asks(asked)),
+            complete = true,
+        )
+        val next = Notifications(app) { "other" }
+        next.show(emptyMap(), complete = true)
+        assertEquals("Lost: the agent ended.", shade.of(lost)?.title)
+        assertEquals(setOf(lost.id), shade.requests)
+        next.show(mapOf(lost.key to Face.Asks(lost)), complete = true)
+        next.show(emptyMap(), complete = true)
+        assertEquals("it was asked again, and somebody answered it", emptySet<String>(), shade.requests)
     }
 
     @Test fun questions_have_a_channel_of_their_own() {

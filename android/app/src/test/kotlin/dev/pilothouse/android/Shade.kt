@@ -6,6 +6,7 @@ import android.content.Context
 import android.os.Looper
 import dev.pilothouse.android.ui.RequestItem
 import org.robolectric.Shadows.shadowOf
+import java.time.Duration
 
 /** The notification shade as a person sees it. */
 class Shade(private val context: Context) {
@@ -33,6 +34,9 @@ class Shade(private val context: Context) {
     }
 
     fun tap(item: RequestItem, label: String) = tap(checkNotNull(of(item)), label)
+
+    /** Time goes by, more than it takes from deciding on a tap to its end. */
+    fun timePasses() = shadowOf(Looper.getMainLooper()).idleFor(Duration.ofSeconds(1))
 
     fun settle() = shadowOf(Looper.getMainLooper()).idle()
 }

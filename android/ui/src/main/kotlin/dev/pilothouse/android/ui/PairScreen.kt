@@ -37,6 +37,8 @@ data class PairState(
     val problem: String? = null,
     /** The host's name, once it is paired. */
     val pairedWith: String? = null,
+    /** Counts the openings of the screen: a pairing begun in an earlier one is not told of in this one. */
+    val opening: Long = 0,
 ) {
     val canPair: Boolean get() = code.isNotBlank() && !busy && pairedWith == null
 }
