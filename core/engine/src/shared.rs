@@ -379,17 +379,19 @@ pub(crate) fn parked_words(reason: ParkReason) -> String {
     .to_owned()
 }
 
-/// Answers of this device that were refused, by request: the last one.
+/// Answers of this device that came to nothing, by request: of the last one, why.
 pub(crate) fn refused_answers(outstanding: &[Outstanding]) -> BTreeMap<RequestId, String> {
     let mut refused = BTreeMap::new();
     for held in outstanding {
-        if let (
-            CommandBody::RequestAnswer { request, .. },
-            DeliveryState::Refused { reason } | DeliveryState::Parked { reason },
-        ) = (&held.command.body, &held.state)
-        {
-            refused.insert(*request, reason.clone());
-        }
+        let CommandBody::RequestAnswer { request, .. } = &held.command.body else {
+            continue;
+        };
+        let reason = match &held.state {
+            DeliveryState::Refused { reason } | DeliveryState::Parked { reason } => reason,
+            DeliveryState::Expired => "it waited too long and was never sent; answer again",
+            _ => continue,
+        };
+        refused.insert(*request, reason.to_owned());
     }
     refused
 }

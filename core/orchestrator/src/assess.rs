@@ -34,7 +34,7 @@ pub fn assess(kind: RequestKind, subject: &Subject, unknown_fields: bool) -> Ass
     note(RiskHint::TooLongForOneTap, is_long(&shown));
     note(
         RiskHint::HiddenCharacters,
-        all.iter().any(|text| text.chars().any(is_hidden)),
+        all.iter().any(|text| text.chars().any(is_marked)),
     );
     note(RiskHint::Padding, all.iter().any(|text| is_padded(text)));
     note(RiskHint::Incomplete, subject.incomplete);
@@ -181,7 +181,7 @@ fn is_padded(text: &str) -> bool {
     false
 }
 
-/// Whether a reader cannot see the character, or would take it for another: control characters (but not line feed and
+/// Whether a reader cannot see the character, or would take it for a space: control characters (but not line feed and
 /// tab), zero-width and direction characters, and spaces that are not a space.
 pub fn is_hidden(c: char) -> bool {
     match c {
@@ -207,19 +207,52 @@ pub fn is_hidden(c: char) -> bool {
         | '\u{FEFF}'
         | '\u{FFA0}'
         | '\u{FFF9}'..='\u{FFFC}'
+        | '\u{16FE4}'
         | '\u{1BCA0}'..='\u{1BCA3}'
+        | '\u{1D159}'
         | '\u{1D173}'..='\u{1D17A}'
         | '\u{E0000}'..='\u{E0FFF}' => true,
         _ => false,
     }
 }
 
-/// The text with every hidden character made visible, e.g. `⟨U+202E⟩`.
+/// Whether a reader would take the character for one that commands are made of: a Roman numeral for a letter, signs for a
+/// slash, a hyphen, a colon. Not for letters of other scripts and full-width forms, which whole texts are written in.
+fn is_look_alike(c: char) -> bool {
+    matches!(
+        c,
+        '\u{01C0}'
+            | '\u{01C3}'
+            | '\u{037E}'
+            | '\u{0589}'
+            | '\u{2010}'..='\u{2012}'
+            | '\u{2024}'
+            | '\u{2039}'..='\u{203A}'
+            | '\u{2043}'..='\u{2044}'
+            | '\u{204E}'
+            | '\u{2160}'..='\u{2188}'
+            | '\u{2212}'
+            | '\u{2215}'..='\u{2217}'
+            | '\u{2223}'
+            | '\u{2236}'
+            | '\u{223C}'
+            | '\u{29F5}'
+            | '\u{29F8}'
+            | '\u{A789}'..='\u{A78A}'
+            | '\u{FE50}'..='\u{FE6B}'
+    )
+}
+
+fn is_marked(c: char) -> bool {
+    is_hidden(c) || is_look_alike(c)
+}
+
+/// The text with every character that is hidden or passes for another made visible, e.g. `⟨U+202E⟩`.
 pub fn reveal_hidden(text: &str) -> String {
     use std::fmt::Write;
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_hidden(c) {
+        if is_marked(c) {
             let _ = write!(shown, "⟨U+{:04X}⟩", u32::from(c));
         } else {
             shown.push(c);

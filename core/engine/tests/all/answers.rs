@@ -186,9 +186,13 @@ fn an_answer_dies_with_its_quarter_of_an_hour_and_never_reaches_the_host() {
         .platform
         .pass(pilothouse_domain::limits::ANSWER_EXPIRES_MS + 1);
     assert_eq!(outcome(&late), TicketOutcome::Expired);
-    inbox.until("it waits for its person again", |rows| {
+    let rows = inbox.until("it waits for its person again", |rows| {
         rows[0].state == InboxState::Pending
     });
+    assert_eq!(
+        rows[0].refused.as_deref(),
+        Some("it waited too long and was never sent; answer again")
+    );
     host.resume();
     device.synchronised();
     let fresh = device.answer(&row, "decline");

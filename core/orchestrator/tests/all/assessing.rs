@@ -1,5 +1,7 @@
 //! What may be approved in one tap.
 
+use std::collections::BTreeSet;
+
 use crate::world::{approval, options, question, questions};
 use pilothouse_domain::{
     Body, Subject,
@@ -146,6 +148,58 @@ fn hidden_characters_are_made_visible() {
     assert_eq!(
         reveal_hidden("a\u{202E}b\u{200B}\u{00A0}\u{1b}é\n\t\u{E0041}"),
         "a⟨U+202E⟩b⟨U+200B⟩⟨U+00A0⟩⟨U+001B⟩é\n\t⟨U+E0041⟩"
+    );
+}
+
+/// The app holds the same list against what it marks.
+#[test]
+fn case_08_exactly_what_hides_or_passes_for_a_character_of_commands_is_marked() {
+    let mut marked = BTreeSet::new();
+    let lines = include_str!("../marked.txt").lines();
+    for line in lines.filter(|line| !line.starts_with('#')) {
+        let ends: Vec<u32> = line
+            .split(' ')
+            .map(|end| u32::from_str_radix(end, 16).unwrap())
+            .collect();
+        marked.extend(ends[0]..=ends[ends.len() - 1]);
+    }
+    for c in '\0'..=char::MAX {
+        let text = c.to_string();
+        let is_marked = reveal_hidden(&text) != text;
+        assert_eq!(
+            is_marked,
+            marked.contains(&u32::from(c)),
+            "{}",
+            c.escape_unicode()
+        );
+    }
+}
+
+#[test]
+fn case_08_a_command_that_passes_for_another_is_never_one_tap() {
+    for command in [
+        "\u{217D}url example.org",
+        "curl https://github.com\u{2215}evil.example",
+        "rm \u{2010}rf build",
+        "ls\u{037E} rm x",
+    ] {
+        let assessed = assess(RequestKind::Command, &approval(command), false);
+        assert!(
+            assessed.hints.contains(&RiskHint::HiddenCharacters),
+            "{command}"
+        );
+        assert!(
+            !assessed.one_tap_allowed && assessed.default_to_no,
+            "{command}"
+        );
+    }
+    assert!(
+        assess(
+            RequestKind::Command,
+            &approval("echo 'naïve café → “done”'"),
+            false
+        )
+        .one_tap_allowed
     );
 }
 

@@ -6,6 +6,7 @@ import org.junit.Assert.assertNotNull
 import org.junit.Assert.assertNull
 import org.junit.Assert.assertTrue
 import org.junit.Test
+import java.io.File
 
 class RevealedTest {
     @Test fun an_ordinary_command_is_shown_as_it_is() {
@@ -28,6 +29,34 @@ class RevealedTest {
         assertEquals("⟨U+0441⟩url https://⟨U+0430⟩pple.com", reveal("\u0441url https://\u0430pple.com").text)
         assertEquals("rm ⟨U+FF0D⟩rf", reveal("rm \uFF0Drf").text)
         assertFalse(reveal("\u0441url example.org").plain)
+    }
+
+    @Test fun case_08_what_passes_for_a_character_of_commands_is_marked() {
+        val shown = mapOf(
+            "\u217Durl example.org" to "⟨U+217D⟩url example.org",
+            "rm\u180Bx" to "rm⟨U+180B⟩x",
+            "https://github.com\u2215evil.example" to "https://github.com⟨U+2215⟩evil.example",
+            "https://github.com\u2044evil.example" to "https://github.com⟨U+2044⟩evil.example",
+            "rm \u2010rf" to "rm ⟨U+2010⟩rf",
+            "\u0261it push" to "⟨U+0261⟩it push",
+        )
+        for ((text, marked) in shown) assertEquals(Revealed(marked, 1, plain = false), reveal(text))
+    }
+
+    /** The core's own list, which its tests hold against what the core marks. */
+    @Test fun case_08_every_character_that_the_core_marks_is_marked_here() {
+        val lines = File("../../core/orchestrator/tests/marked.txt").readLines().filterNot { it.startsWith("#") }
+        assertTrue(lines.size > 40)
+        for (line in lines) {
+            val ends = line.split(' ').map { it.toInt(16) }
+            for (point in ends.first()..ends.last()) assertEquals("⟨U+%04X⟩".format(point), reveal(String(Character.toChars(point))).text)
+        }
+    }
+
+    @Test fun a_sign_that_no_command_needs_stays_readable_but_takes_a_second_look() {
+        for (text in listOf("echo “done”", "echo 3 → ½", "echo e\u0301", "echo 二〇二六")) {
+            assertEquals(Revealed(text, 0, plain = false), reveal(text))
+        }
     }
 
     @Test fun a_word_of_another_script_stays_readable_but_takes_a_second_look() {
