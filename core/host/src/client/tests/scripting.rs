@@ -2,9 +2,11 @@
 
 use super::{golden, rows::*};
 use crate::client::{
+    args::ClientCommand,
     failure::{Candidate, Code, Failure},
     json::{self, Op},
 };
+use clap::Subcommand as _;
 use pilothouse_domain::{
     AttemptId, CommandId, ContentHash, ConversationKey, DeviceId, ItemStatus, MessageId, Mode,
     Refusal, RequestStatus, RunStatus, ThreadId,
@@ -366,6 +368,47 @@ fn every_object_is_documented_with_its_fields() {
                 "docs/cli.md does not show `{field}` of `{kind}`"
             );
         }
+    }
+}
+
+/// What stands in the first cell of each row of the manual's table with this head.
+fn first_cells<'m>(manual: &'m str, head: &str) -> Vec<&'m str> {
+    let rows = manual.lines().skip_while(|line| *line != head).skip(2);
+    let rows = rows.take_while(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|row| row.get(2..)?.split(" | ").next());
+    cells.collect()
+}
+
+#[test]
+fn every_verb_stands_in_both_tables_of_the_manual() {
+    let manual = include_str!("../../../../../docs/cli.md");
+    let does = first_cells(manual, "| verb | what it does |");
+    let prints = first_cells(manual, "| verb | prints |");
+    let all = ClientCommand::augment_subcommands(clap::Command::new("pilothouse"));
+    let mut verbs = Vec::new();
+    for verb in all.get_subcommands() {
+        let name = verb.get_name();
+        let below = verb.get_subcommands();
+        let below: Vec<_> = below
+            .map(|sub| format!("{name} {}", sub.get_name()))
+            .collect();
+        if below.is_empty() {
+            verbs.push(name.to_owned());
+        }
+        verbs.extend(below);
+    }
+    assert!(verbs.len() > 20, "{verbs:?}");
+    for verb in verbs {
+        let begins = |cell: &&str| {
+            let rest = cell.strip_prefix(&format!("`{verb}"));
+            rest.is_some_and(|rest| rest.starts_with(['`', ' ']))
+        };
+        assert!(does.iter().any(|cell| begins(&cell)), "what {verb} does");
+        let spans = prints.iter().flat_map(|cell| cell.split(", "));
+        assert!(
+            spans.into_iter().any(|cell| begins(&cell)),
+            "what {verb} prints"
+        );
     }
 }
 
