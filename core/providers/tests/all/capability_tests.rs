@@ -98,7 +98,7 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
     (
         ModelSwitchInSession,
         "opencode",
-        "what_opencode_does_not_have_is_refused_before_anything_is_sent",
+        "model_effort_and_mode_are_switched_between_turns_and_reach_opencode",
     ),
     (
         ModelSwitchInSession,
@@ -113,7 +113,7 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
     (
         RuntimeModeSwitchInSession,
         "claude",
-        "each_mode_lets_pass_what_it_says_and_only_full_access_may_lift_the_checks",
+        "a_mode_that_is_switched_holds_in_the_process_that_runs_and_back_again",
     ),
     (
         RuntimeModeSwitchInSession,
@@ -283,7 +283,7 @@ pub(crate) const TESTED: &[(CapabilityFlag, &str, &str)] = &[
     (
         FileChangeApproval,
         "claude",
-        "each_mode_lets_pass_what_it_says_and_only_full_access_may_lift_the_checks",
+        "a_change_to_a_file_is_asked_for_with_its_diff",
     ),
     (
         ApprovalCallbacksAreLiveOnly,

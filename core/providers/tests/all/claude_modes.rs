@@ -7,6 +7,7 @@ use crate::{
 use pilothouse_domain::{Mode, ProviderEventKind, provider::TurnStatus, request::RequestKind};
 use pilothouse_providers::contract::OpenError;
 use serde_json::json;
+use std::path::Path;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_mode_lets_pass_what_it_says_and_only_full_access_may_lift_the_checks() {
@@ -16,35 +17,27 @@ async fn each_mode_lets_pass_what_it_says_and_only_full_access_may_lift_the_chec
         (Mode::FullAccess, false, false),
     ] {
         let mut world = World::start_with(json!({}), selection(mode), &[]).await;
-        let file = world.workspace().join("made.txt").display().to_string();
-        world.model.script(
-            "edit",
-            &json!([
-                call("Write", json!({"file_path": file, "content": "x"})),
-                say("ok")
-            ]),
-        );
+        let inside = world.workspace().join("made.txt");
+        edit(&world, "edit", &inside);
         // Outside of the workspace every mode but the last asks.
-        let outside = world.dir.path().join("outside.txt").display().to_string();
-        world
-            .model
-            .script("run", &json!([run(&format!("touch {outside}")), say("ok")]));
+        let outside = world.dir.path().join("outside.txt");
+        let touch = run(&format!("touch {}", outside.display()));
+        world.model.script("run", &json!([touch, say("ok")]));
         let thread = world.open(None).await;
-        for (script, asks) in [("edit", asks_for_edits), ("run", asks_for_commands)] {
+        for (script, file, asks, kind) in [
+            ("edit", &inside, asks_for_edits, RequestKind::FileChange),
+            ("run", &outside, asks_for_commands, RequestKind::Command),
+        ] {
             world.send(&thread, &format!("[[script:{script}]]")).await;
-            let asked = world
-                .until("a request or the end", |event| match &event.kind {
-                    ProviderEventKind::RequestOpened { .. } => Some(true),
-                    ProviderEventKind::TurnEnded { .. } => Some(false),
-                    _ => None,
-                })
-                .await;
-            assert_eq!(asked, asks, "{mode:?} {script}");
-            if asked {
+            let asked = asked_or_completed(&mut world).await;
+            let wanted = asks.then_some(kind);
+            assert_eq!(asked, wanted, "{mode:?} {script}");
+            if asks {
                 let asked = world.last_asked();
                 world.choose(&asked, "deny_and_stop").await;
                 world.turn_end().await;
             }
+            assert_eq!(file.exists(), !asks, "{mode:?} {script}");
         }
         assert_eq!(may_bypass(&world), mode == Mode::FullAccess);
         if mode != Mode::FullAccess {
@@ -60,6 +53,63 @@ async fn each_mode_lets_pass_what_it_says_and_only_full_access_may_lift_the_chec
             assert!(!world.seen.iter().any(|event| ended(&event.kind)));
         }
     }
+}
+
+/// A script that writes a file.
+fn edit(world: &World, script: &str, file: &Path) {
+    let write = json!({"file_path": file.display().to_string(), "content": "x"});
+    let steps = json!([call("Write", write), say("ok")]);
+    world.model.script(script, &steps);
+}
+
+/// What it asks for, or nothing if its turn ends well without.
+async fn asked_or_completed(world: &mut World) -> Option<RequestKind> {
+    let what = "a request or the end";
+    let (asked, status) = world
+        .until(what, |event| match &event.kind {
+            ProviderEventKind::RequestOpened { kind, .. } => Some((Some(*kind), None)),
+            ProviderEventKind::TurnEnded { status, .. } => Some((None, Some(*status))),
+            _ => None,
+        })
+        .await;
+    assert!(
+        matches!(status, None | Some(TurnStatus::Completed)),
+        "{status:?}"
+    );
+    asked
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mode_that_is_switched_holds_in_the_process_that_runs_and_back_again() {
+    let mut world = World::start_with(json!({}), selection(Mode::Ask), &[]).await;
+    let thread = world.open(None).await;
+    let process = world.runtime.process_id();
+    for (n, mode) in [Mode::Ask, Mode::AutoEdit, Mode::Ask]
+        .into_iter()
+        .enumerate()
+    {
+        let asks = mode == Mode::Ask;
+        let file = world.workspace().join(format!("{n}.txt"));
+        edit(&world, &format!("edit-{n}"), &file);
+        let mut message = world.message(&thread, &format!("[[script:edit-{n}]]"));
+        message.selection.mode = mode;
+        world.runtime.send_turn(message).await.unwrap();
+        let wanted = asks.then_some(RequestKind::FileChange);
+        assert_eq!(asked_or_completed(&mut world).await, wanted, "{n} {mode:?}");
+        assert_eq!(file.exists(), !asks, "{n} {mode:?}");
+        if asks {
+            let asked = world.last_asked();
+            world.choose(&asked, "deny_and_stop").await;
+            world.turn_end().await;
+            assert!(!file.exists(), "{n}: it was refused");
+        }
+    }
+    assert!(process.is_some());
+    assert_eq!(
+        world.runtime.process_id(),
+        process,
+        "one process did it all"
+    );
 }
 
 /// Whether the process was told that it may lift every check.

@@ -535,6 +535,7 @@ async fn what_opencode_does_not_have_is_refused_before_anything_is_sent() {
         panic!("taken")
     };
     assert!(error.message.contains("low"), "{}", error.message);
+    assert!(asked_of(&world.model).is_empty(), "nothing was sent");
     let open = OpenThread {
         resume: Some(NativeId::from("ses_nope")),
         cwd: world.workspace(),
