@@ -15,6 +15,8 @@
 //   forgets   asks, and never says what became of the first answer
 //   settles   has a subagent that asks, and fails at the first answer
 //   long-past a conversation of 1,000 messages, 100 turns of ten, with large pictures in the last
+//   between   works on a prompt, and whoever stands before it answers that it did not come in time
+//   unheard   works until it is told to stop, fails at that, and goes on to the end
 //   swallows  takes a prompt and never does anything about it
 import http from 'node:http';
 
@@ -55,11 +57,22 @@ const work = (body) => {
     say('session.created', { sessionID: kid.id, info: kid });
   }
   if (['refuses', 'forgets', 'settles'].includes(mode)) return say('permission.asked', asked);
+  if (mode === 'unheard') return (goOn = () => finish(messageID));
+  finish(messageID);
+};
+let goOn = () => {};
+
+const finish = (messageID) => {
   const info = { id: `${messageID}~`, sessionID: session.id, role: 'assistant', parentID: messageID, time: { created: 3 } };
   say('message.updated', { sessionID: session.id, info });
   const text = { id: 'prt_2', sessionID: session.id, messageID: info.id, type: 'text', text: 'done', time: { start: 3, end: 4 } };
-  messages.push({ info: { ...info, time: { created: 3, completed: 4 } }, parts: [text] });
+  const completed = { ...info, time: { created: 3, completed: 4 } };
+  messages.push({ info: completed, parts: [text] });
   working = {};
+  if (mode !== 'unheard') return;
+  say('message.part.updated', { sessionID: session.id, part: text });
+  say('message.updated', { sessionID: session.id, info: completed });
+  say('session.status', { sessionID: session.id, status: { type: 'idle' } });
 };
 
 if (mode === 'long-past') {
@@ -99,7 +112,7 @@ const server = http.createServer((request, response) => {
     let body = '';
     request.on('data', (data) => (body += data));
     request.on('end', () => {
-      response.writeHead(204);
+      response.writeHead(mode === 'between' ? 504 : 204);
       response.end();
       if (mode !== 'swallows') work(body);
     });
@@ -126,6 +139,10 @@ const server = http.createServer((request, response) => {
     return;
   }
   request.resume();
+  if (path.endsWith('/abort') && mode === 'unheard') {
+    json(response, { message: 'out of memory' }, 500);
+    return goOn();
+  }
   if (mode === 'silent') return;
   if (mode === 'denies') return json(response, { _tag: 'Denied', message: 'not today' }, 403);
   if (path === '/global/health') return json(response, { healthy: true, version: 'fake' });

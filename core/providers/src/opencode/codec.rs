@@ -243,6 +243,15 @@ impl Codec {
         })
     }
 
+    /// A call that stops a turn did not arrive: it may end as any other.
+    pub fn not_stopped(&mut self, session: &NativeId, turn: &NativeId) {
+        let known = self.roots.get_mut(session);
+        let going_on = known.and_then(|known| known.turn.as_mut());
+        if let Some(going_on) = going_on.filter(|going_on| going_on.id == *turn) {
+            going_on.stopping = false;
+        }
+    }
+
     /// The turn that is going on in a conversation.
     pub fn active_turn(&self, session: &NativeId) -> Option<&NativeId> {
         Some(&self.roots.get(session)?.turn.as_ref()?.id)

@@ -359,11 +359,7 @@ impl OpencodeRuntime {
                 self.servers.tell(&self.link, &send.thread, &turn).await;
                 Ok(TurnAccepted { turn: Some(turn) })
             }
-            Err(
-                error @ (CallError::Unreachable { .. }
-                | CallError::Refused { .. }
-                | CallError::NotFound { .. }),
-            ) => {
+            Err(error) if !error.may_be_done() => {
                 self.link
                     .with_codec(|codec| codec.not_begun(&send.thread, &turn));
                 Err(refused(self.not_sent(&error), error.to_string()))
@@ -416,9 +412,15 @@ impl OpencodeRuntime {
             Err(CallError::Lost | CallError::Unreachable { .. }) if self.process.has_exited() => {
                 Err(InterruptError::Lost)
             }
-            Err(error) => Err(InterruptError::NotTaken {
-                problem: error.to_string(),
-            }),
+            Err(error) => {
+                if !error.may_be_done() {
+                    self.link
+                        .with_codec(|codec| codec.not_stopped(&thread, &turn));
+                }
+                Err(InterruptError::NotTaken {
+                    problem: error.to_string(),
+                })
+            }
         }
     }
 }

@@ -271,6 +271,21 @@ impl CallError {
             | Self::TooLong { .. } => false,
         }
     }
+
+    /// Whether opencode may have done what it was called for all the same: no answer of its own was read. Somebody between us may
+    /// have given up waiting for one.
+    pub(super) fn may_be_done(&self) -> bool {
+        match self {
+            Self::Timeout { .. } | Self::Lost | Self::Unreadable { .. } | Self::TooLong { .. } => {
+                true
+            }
+            Self::Refused { status, .. } => matches!(status, 408 | 502..=504),
+            Self::NotFound { .. }
+            | Self::Unreachable { .. }
+            | Self::WrongPassword
+            | Self::RulesNotTaken { .. } => false,
+        }
+    }
 }
 
 impl CallFailure for CallError {

@@ -15,8 +15,8 @@ use pilothouse_domain::{
 };
 use pilothouse_providers::{
     contract::{
-        AgentRuntime, Launch, OpenThread, ProviderAdapter as _, RespondError, Reverted,
-        RuntimeEvents, SendError, SendTurn, StartError,
+        AgentRuntime, InterruptError, Launch, OpenThread, ProviderAdapter as _, RespondError,
+        Reverted, RuntimeEvents, SendError, SendTurn, StartError,
     },
     opencode::{Deadlines, OpencodeAdapter},
     process::detached::{DetachedRecord, EXTENSION},
@@ -245,6 +245,55 @@ async fn a_long_conversation_with_large_pictures_is_read_and_taken_back_from_a_t
         assert_eq!(taken, Ok(outcome));
         assert_eq!(turns().await, of(38..50));
     }
+}
+
+/// A fake with a conversation, whose first turn is to be sent.
+async fn conversation_with(dir: &TempDir, mode: &str) -> (Arc<dyn AgentRuntime>, Events, NativeId) {
+    let (runtime, events) = start(dir, mode).await.unwrap();
+    let open = OpenThread {
+        resume: None,
+        cwd: dir.path().join("workspace"),
+        selection: selection(),
+    };
+    let thread = runtime.open_thread(open).await.unwrap();
+    (runtime, events, thread)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_that_somebody_between_answers_for_is_unknown_and_its_turn_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, mut events, thread) = conversation_with(&dir, "between").await;
+    let sent = runtime.send_turn(message(&thread)).await;
+    assert_eq!(sent, Err(SendError::Unknown));
+    let (mut seen, mut next) = (Vec::new(), 0);
+    let (events, seen) = (&mut events, &mut seen);
+    let end = heard::until(events, seen, &mut next, "its end", heard::turn_end).await;
+    assert_eq!(end, (TurnStatus::Completed, None));
+    let begun = |event: &&ProviderEvent| event.kind == ProviderEventKind::TurnStarted;
+    assert_eq!(seen.iter().filter(begun).count(), 1);
+    let Err(SendError::Unknown) = runtime.send_turn(message(&thread)).await else {
+        panic!("the conversation is busy, or its prompt was refused")
+    };
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_a_failed_stop_did_not_reach_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, mut events, thread) = conversation_with(&dir, "unheard").await;
+    let turn = runtime.send_turn(message(&thread)).await.unwrap().turn;
+    let (mut seen, mut next) = (Vec::new(), 0);
+    let (events, seen) = (&mut events, &mut seen);
+    let begun =
+        |event: &ProviderEvent| (event.kind == ProviderEventKind::TurnStarted).then_some(());
+    heard::until(events, seen, &mut next, "its beginning", begun).await;
+    let interrupting = runtime.interrupting().unwrap();
+    let stopped = interrupting.interrupt(thread.clone(), turn.unwrap()).await;
+    let Err(InterruptError::NotTaken { problem }) = stopped else {
+        panic!("{stopped:?}")
+    };
+    assert!(problem.contains("out of memory"), "{problem}");
+    let end = heard::until(events, seen, &mut next, "its end", heard::turn_end).await;
+    assert_eq!(end, (TurnStatus::Completed, None));
 }
 
 /// A conversation with a fake that asks, in a mode; the first request that a person is to answer.
