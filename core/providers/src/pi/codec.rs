@@ -50,7 +50,8 @@ pub struct Codec {
     pub(super) home: Option<NativeId>,
     /// A run of the agent goes on, whoever started it.
     pub(super) running: bool,
-    /// The prompt that was acknowledged or is to be, and has no turn yet.
+    /// The prompt that was acknowledged or is to be, and has no turn yet. It stays when nobody waits for its answer any more:
+    /// pi may still be at it.
     pub(super) starting: Option<u64>,
     pub(super) turn: Option<Turn>,
     /// The turn before.
@@ -139,12 +140,9 @@ impl Codec {
         }
     }
 
-    /// Forgets a command whose answer is no longer waited for.
+    /// Forgets a command whose answer is no longer waited for. What comes of a prompt is read all the same.
     pub fn forget(&mut self, call: u64) {
         self.calls.remove(&call);
-        if self.starting == Some(call) {
-            self.starting = None;
-        }
     }
 
     /// The turn that is going on.
@@ -154,7 +152,8 @@ impl Codec {
 
     /// Whether a turn goes on, or is about to.
     pub fn is_busy(&self) -> bool {
-        self.running || self.turn.is_some() || self.starting.is_some()
+        let waits = |call| self.calls.contains_key(&call);
+        self.running || self.turn.is_some() || self.starting.is_some_and(waits)
     }
 
     /// Whether a message that was handed over has not been heard of.
@@ -413,15 +412,18 @@ impl Codec {
         let success = frame.get("success") == Some(&Value::Bool(true));
         let Some((id, call)) = id.and_then(|id| Some((id, self.calls.get(&id)?.clone()))) else {
             let error = text_or_empty(frame, "error");
-            // A prompt that was heard of before it was acknowledged: a command of an extension that asked something.
-            let ours = self
-                .turn
-                .as_ref()
-                .is_some_and(|turn| turn.prompt == id && id.is_some());
-            if success && ours {
+            // A prompt that was heard of before it was acknowledged: a command of an extension that asked something. Or one
+            // whose answer was waited for too briefly.
+            let begun = self.turn.as_ref().and_then(|turn| turn.prompt);
+            let late = self.starting;
+            if id.is_some() && success && (begun == id || late == id) {
                 if frame.pointer("/data/disposition") == Some(&json!("handled")) {
                     self.handled(out);
                 }
+                return;
+            }
+            if id.is_some() && late == id {
+                self.refused_late(&error, out);
                 return;
             }
             let command = cut(&text_or_empty(frame, "command"), 120);

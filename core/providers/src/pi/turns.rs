@@ -135,6 +135,21 @@ impl Codec {
         }
     }
 
+    /// A message was refused after nobody waited for that any more: its run is told so as the end of a turn.
+    pub(super) fn refused_late(&mut self, words: &str, out: &mut Vec<Received>) {
+        self.ensure_turn(out);
+        let at = self.sent.iter().position(|sent| sent.begins_turn);
+        at.and_then(|at| self.sent.remove(at));
+        if let Some(turn) = self.turn.as_mut() {
+            let words = cut(words, WORDS);
+            turn.stop = Stop::Failed(RunError {
+                code: ErrorCode::Agent,
+                message: format!("the agent refused the message: {words}"),
+            });
+        }
+        self.settled(false, out);
+    }
+
     /// The agent rests: its turn is over, with all that it left open.
     pub(super) fn settled(&mut self, aborted: bool, out: &mut Vec<Received>) {
         self.running = false;

@@ -64,6 +64,7 @@ mod opencode_taken_up;
 mod opencode_whole;
 mod pi_dialogs;
 mod pi_hostile;
+mod pi_late;
 mod pi_misbehaving;
 mod pi_paths;
 mod pi_real;

@@ -102,7 +102,7 @@ impl Place {
 }
 
 /// Another one for each life: files of lives that go on at once must not meet.
-fn life() -> [u8; 16] {
+pub(crate) fn life() -> [u8; 16] {
     static LIVES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let n = LIVES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let mut bytes = [0; 16];

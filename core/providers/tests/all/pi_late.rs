@@ -1,0 +1,210 @@
+//! What pi says of a message after its answer was no longer waited for, and of a dialog after its time.
+
+use crate::{
+    fuzz::line,
+    support::{PATIENCE, launch},
+};
+use pilothouse_domain::{
+    ItemContent, Mode, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
+};
+use pilothouse_providers::{
+    contract::{OpenThread, ProviderAdapter as _, SendError, SendTurn},
+    pi::{Call, Codec, Deadlines, PiAdapter, Received},
+};
+use serde_json::{Value, json};
+use std::{path::Path, time::Duration};
+use tokio::sync::mpsc;
+
+/// A codec that waited for the answer to a prompt in vain.
+fn given_up(text: &str) -> (Codec, u64) {
+    let mut codec = Codec::new("life");
+    let (state, _) = codec.call(Call::State);
+    let loaded = json!({"id": format!("r{state}"), "type": "response", "command": "get_state", "success": true, "data": {"sessionFile": "/s.jsonl", "sessionId": "s"}});
+    events(&mut codec, &loaded);
+    let (call, _) = codec.call(prompt("c", text));
+    codec.forget(call);
+    (codec, call)
+}
+
+fn prompt(client_id: &str, text: &str) -> Call {
+    Call::Prompt {
+        client_id: client_id.to_owned(),
+        text: text.to_owned(),
+        pictures: Vec::new(),
+    }
+}
+
+fn events(codec: &mut Codec, frame: &Value) -> Vec<ProviderEvent> {
+    let received = codec.receive(&line(frame));
+    received
+        .into_iter()
+        .filter_map(|one| match one {
+            Received::Event(event) => Some(event),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The one turn that the events tell of, from its beginning to its end.
+fn only_turn(told: &[ProviderEvent]) -> (NativeId, TurnStatus, Option<String>) {
+    let began = told
+        .iter()
+        .filter(|event| event.kind == ProviderEventKind::TurnStarted)
+        .count();
+    let ends: Vec<_> = told
+        .iter()
+        .filter_map(|event| match &event.kind {
+            ProviderEventKind::TurnEnded { status, error } => {
+                Some((event.place.turn.clone()?, *status, error.clone()))
+            }
+            _ => None,
+        })
+        .collect();
+    let [(turn, status, error)] = &ends[..] else {
+        panic!("{told:#?}")
+    };
+    assert_eq!(began, 1, "{told:#?}");
+    (
+        turn.clone(),
+        *status,
+        error.clone().map(|error| error.message),
+    )
+}
+
+fn said(told: &[ProviderEvent]) -> Vec<(String, Option<String>)> {
+    told.iter()
+        .filter_map(|event| match &event.kind {
+            ProviderEventKind::ItemClosed {
+                content: ItemContent::UserMessage { text, .. },
+                client_id,
+                ..
+            } => Some((text.preview().to_owned(), client_id.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_command_that_was_done_late_is_a_turn_with_its_message() {
+    let (mut codec, call) = given_up("/deploy");
+    let done = json!({"id": format!("r{call}"), "type": "response", "command": "prompt", "success": true, "data": {"disposition": "handled"}});
+    let told = events(&mut codec, &done);
+    assert_eq!(only_turn(&told).1, TurnStatus::Completed);
+    assert_eq!(said(&told), [("/deploy".to_owned(), Some("c".to_owned()))]);
+    assert!(!codec.is_busy());
+    let again = events(&mut codec, &done);
+    assert!(
+        matches!(
+            &again[..],
+            [ProviderEvent {
+                kind: ProviderEventKind::Diagnostic { .. },
+                ..
+            }]
+        ),
+        "{again:?}"
+    );
+}
+
+#[test]
+fn a_command_that_asks_late_asks_in_its_turn() {
+    let (mut codec, call) = given_up("/deploy");
+    let mut told = events(
+        &mut codec,
+        &json!({"type": "extension_ui_request", "id": "q", "method": "confirm", "title": "Go?"}),
+    );
+    assert!(
+        told.iter().any(
+            |event| matches!(event.kind, ProviderEventKind::RequestOpened { .. })
+                && event.place.turn.is_some()
+        ),
+        "{told:#?}"
+    );
+    let done = json!({"id": format!("r{call}"), "type": "response", "command": "prompt", "success": true, "data": {"disposition": "handled"}});
+    told.extend(events(&mut codec, &done));
+    assert_eq!(only_turn(&told).1, TurnStatus::Completed);
+    assert_eq!(said(&told), [("/deploy".to_owned(), Some("c".to_owned()))]);
+}
+
+#[test]
+fn a_message_that_was_refused_late_is_a_turn_that_failed() {
+    let (mut codec, call) = given_up("go");
+    let refused = json!({"id": format!("r{call}"), "type": "response", "command": "prompt", "success": false, "error": "the context is full"});
+    let told = events(&mut codec, &refused);
+    let (_, status, error) = only_turn(&told);
+    assert_eq!(status, TurnStatus::Failed);
+    assert!(error.unwrap().contains("the context is full"));
+    // Its words are those of nobody any more: the same ones again are the new message's.
+    codec.call(prompt("new", "go"));
+    events(&mut codec, &json!({"type": "agent_start"}));
+    let heard = events(
+        &mut codec,
+        &json!({"type": "message_start", "message": {"role": "user", "content": "go", "timestamp": 1}}),
+    );
+    assert_eq!(said(&heard), [("go".to_owned(), Some("new".to_owned()))]);
+}
+
+/// A pi that says hello and opens a session, then goes on with what follows.
+const HELLO: &str = r#"
+echo '{"type":"extension_ui_request","id":"g","method":"setStatus","statusKey":"pilothouse-gate","statusText":"{\"version\":1,\"agent\":\"1.6.0\",\"mode\":\"ask\"}"}'
+read l; echo '{"id":"r1","type":"response","command":"get_state","success":true,"data":{"sessionFile":"/s.jsonl","sessionId":"s"}}'
+read l; echo '{"id":"r2","type":"response","command":"get_available_models","success":false,"error":"none"}'
+read l; echo '{"id":"r3","type":"response","command":"get_available_thinking_levels","success":false,"error":"none"}'
+read l; echo '{"id":"r4","type":"response","command":"get_state","success":true,"data":{"sessionFile":"/s.jsonl","sessionId":"s"}}'
+"#;
+
+#[tokio::test]
+async fn a_message_that_is_answered_after_its_deadline_has_its_turn_all_the_same() {
+    let gate = tempfile::tempdir().unwrap();
+    let go = gate.path().join("go");
+    // It answers only when the deadline is known to be over.
+    let script = format!(
+        "{HELLO} read l; until [ -e '{}' ]; do sleep 0.02; done; echo '{{\"id\":\"r5\",\"type\":\"response\",\"command\":\"prompt\",\"success\":true,\"data\":{{\"disposition\":\"handled\"}}}}'; cat >/dev/null",
+        go.display()
+    );
+    let (sender, mut told) = mpsc::channel(16);
+    let mut launch = launch(&["sh", "-c", &script], Path::new("/"));
+    launch.incarnation = pilothouse_domain::Incarnation::from_bytes(crate::pi_world::life());
+    let deadlines = Deadlines {
+        handshake: PATIENCE,
+        call: Duration::from_secs(3),
+        ..Deadlines::default()
+    };
+    let runtime = PiAdapter::with_deadlines(deadlines)
+        .start(launch, sender)
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    let selection = crate::pi_world::selection(Mode::Ask);
+    let thread = runtime
+        .open_thread(OpenThread {
+            resume: None,
+            cwd: "/".into(),
+            selection: selection.clone(),
+        })
+        .await
+        .unwrap();
+    let sent = runtime
+        .send_turn(SendTurn {
+            thread,
+            client_id: "c".into(),
+            text: "/deploy".into(),
+            attachments: Vec::new(),
+            selection,
+        })
+        .await;
+    assert_eq!(sent, Err(SendError::Unknown));
+    std::fs::write(&go, "").unwrap();
+    let mut seen = Vec::new();
+    tokio::time::timeout(PATIENCE, async {
+        while !seen
+            .iter()
+            .any(|event: &ProviderEvent| matches!(event.kind, ProviderEventKind::TurnEnded { .. }))
+        {
+            seen.extend(told.recv().await.expect("it goes on").events);
+        }
+    })
+    .await
+    .expect("its turn ends");
+    assert_eq!(only_turn(&seen).1, TurnStatus::Completed);
+    assert_eq!(said(&seen), [("/deploy".to_owned(), Some("c".to_owned()))]);
+    runtime.stop().await;
+}
