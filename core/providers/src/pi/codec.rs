@@ -476,6 +476,7 @@ impl Codec {
                     event(out, self.place(), ProviderEventKind::ThreadBound);
                 }
             }
+            (Ok(Reply::TakenBack(count)), _) => self.taken_back(*count, out),
             // Another session is loaded: which, only its state tells.
             (Ok(Reply::Done), Call::Switch { .. } | Call::Clone | Call::Fork { .. }) => {
                 self.home = None;

@@ -233,6 +233,32 @@ impl Codec {
         event(out, self.place(), kind);
     }
 
+    /// Words were taken back before the turn heard them, the newest first. If it is being stopped, they are lost and that is
+    /// told; otherwise who took them back knows what becomes of them.
+    pub(super) fn taken_back(&mut self, count: u32, out: &mut Vec<Received>) {
+        if !self.turn.as_ref().is_some_and(|turn| turn.stopping) {
+            return;
+        }
+        for _ in 0..count {
+            let at = self.sent.iter().rposition(|sent| !sent.begins_turn);
+            let Some(sent) = at.and_then(|at| self.sent.remove(at)) else {
+                return;
+            };
+            let words = cut(&sent.text, RAW_LIMIT);
+            let error = RunError {
+                code: ErrorCode::Agent,
+                message: format!(
+                    "pi had not read this yet, and it was taken back with the stop; send it again if it still holds: {words}"
+                ),
+            };
+            let kind = ProviderEventKind::Error {
+                error,
+                will_retry: false,
+            };
+            event(out, self.place(), kind);
+        }
+    }
+
     /// Says how many pictures of a message its model does not see: the agent puts words in their place and goes on.
     fn left_out(&self, sent: &Sent, message: &Value, said: &str, out: &mut Vec<Received>) {
         let is_picture =

@@ -1,14 +1,15 @@
-//! What pi says of a message after its answer was no longer waited for, and of a dialog after its time.
+//! What pi says of a message after its answer was no longer waited for, and of words that came too late for their turn.
 
 use crate::{
     fuzz::line,
+    pi_world::{PiWorld, life, selection},
     support::{PATIENCE, launch},
 };
 use pilothouse_domain::{
     ItemContent, Mode, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
 };
 use pilothouse_providers::{
-    contract::{OpenThread, ProviderAdapter as _, SendError, SendTurn},
+    contract::{OpenThread, ProviderAdapter as _, SendError, SendTurn, Steer},
     pi::{Call, Codec, Deadlines, PiAdapter, Received},
 };
 use serde_json::{Value, json};
@@ -163,7 +164,7 @@ async fn a_message_that_is_answered_after_its_deadline_has_its_turn_all_the_same
     );
     let (sender, mut told) = mpsc::channel(16);
     let mut launch = launch(&["sh", "-c", &script], Path::new("/"));
-    launch.incarnation = pilothouse_domain::Incarnation::from_bytes(crate::pi_world::life());
+    launch.incarnation = pilothouse_domain::Incarnation::from_bytes(life());
     let deadlines = Deadlines {
         handshake: PATIENCE,
         call: Duration::from_secs(3),
@@ -173,7 +174,7 @@ async fn a_message_that_is_answered_after_its_deadline_has_its_turn_all_the_same
         .start(launch, sender)
         .await
         .unwrap_or_else(|error| panic!("{error}"));
-    let selection = crate::pi_world::selection(Mode::Ask);
+    let selection = selection(Mode::Ask);
     let thread = runtime
         .open_thread(OpenThread {
             resume: None,
@@ -207,4 +208,50 @@ async fn a_message_that_is_answered_after_its_deadline_has_its_turn_all_the_same
     assert_eq!(only_turn(&seen).1, TurnStatus::Completed);
     assert_eq!(said(&seen), [("/deploy".to_owned(), Some("c".to_owned()))]);
     runtime.stop().await;
+}
+
+/// Words that wait for their turn to hear them are taken back with a stop: their person is told, and they are those of no later
+/// message.
+#[tokio::test]
+async fn words_that_a_stop_takes_back_are_told_and_never_taken_for_later_ones() {
+    let mut world =
+        PiWorld::start(json!({"s": [{"text": "word ", "hold_after_text": "never"}]})).await;
+    let thread = world.open(None).await;
+    let turn = world.send(&thread, "go [[script:s]]").await;
+    world
+        .until("the first words", |event| {
+            matches!(&event.kind, ProviderEventKind::ItemAppended { .. }).then_some(())
+        })
+        .await;
+    let words = "go on [[script:plain]]";
+    let steer = Steer {
+        thread: thread.clone(),
+        turn: turn.clone(),
+        client_id: "steer".to_owned(),
+        text: words.to_owned(),
+    };
+    let steering = world.runtime.steering().expect("pi can be steered");
+    steering.steer(steer).await.expect("it waits for the turn");
+    let interrupting = world.runtime.interrupting().unwrap();
+    interrupting
+        .interrupt(thread.clone(), turn.clone())
+        .await
+        .expect("it is taken");
+    assert_eq!(world.turn_end().await.0, TurnStatus::Interrupted);
+    let told = world.seen.iter().any(|event| {
+        event.place.turn.as_ref() == Some(&turn)
+            && matches!(&event.kind, ProviderEventKind::Error { error, will_retry: false } if error.message.ends_with(words))
+    });
+    assert!(told, "{:#?}", world.seen);
+    world.send(&thread, words).await;
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    let heard = said(&world.seen);
+    assert_eq!(
+        heard.last(),
+        Some(&(words.to_owned(), Some(format!("id of {words}"))))
+    );
+    assert!(
+        heard.iter().all(|(_, id)| id.as_deref() != Some("steer")),
+        "{heard:?}"
+    );
 }
