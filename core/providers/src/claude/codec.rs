@@ -78,6 +78,7 @@ pub struct Codec {
     pub(super) stopping: bool,
     pub(super) sent: Sent,
     pub(super) settings: super::selecting::Settings,
+    /// Where its shell is; empty if that is not known.
     pub(super) cwd: String,
     /// The compaction that goes on, or was the last.
     pub(super) compaction: Option<NativeId>,

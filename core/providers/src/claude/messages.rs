@@ -256,6 +256,7 @@ fn tool_ends(
         // It goes on: its end comes with its task's.
         return;
     }
+    let moved = child.is_none() && !tool.declined && tool.may_move();
     let ended = tool.result(block, frame, stopping);
     if let Some(words) = ended.failure.filter(|words| !words.is_empty()) {
         let error = RunError {
@@ -275,6 +276,10 @@ fn tool_ends(
         client_id: None,
     };
     event(out, place, kind);
+    if moved {
+        // Its shell stays where a command leaves it, if it may be there. Only its next word on it tells.
+        codec.cwd.clear();
+    }
 }
 
 /// Reads `user`: results of tools, echoes of messages, and what the agent itself tells its model.

@@ -56,7 +56,7 @@ const KNOWN: &[&str] = &[
     "requires_user_interaction",
 ];
 
-/// Reads `can_use_tool`. `tool` is what is known of the call, `cwd` where the agent works.
+/// Reads `can_use_tool`. `tool` is what is known of the call, `cwd` where the agent's shell is; empty if that is not known.
 pub(super) fn tool(
     thread: NativeId,
     request: &Value,
@@ -94,13 +94,14 @@ pub(super) fn tool(
     // Plans and questions are never answered in one tap.
     let must_look = !matches!(kind, RequestKind::Plan | RequestKind::UserInput)
         && (is_set("requires_user_interaction") || is_set("default_to_no"));
+    let somewhere = kind == RequestKind::Command && subject.cwd.is_none();
     Opened {
         thread,
         turn: None,
         item,
         kind,
         subject,
-        unknown_fields: unknown || must_look || has_unknown(request, &[KNOWN]),
+        unknown_fields: unknown || must_look || somewhere || has_unknown(request, &[KNOWN]),
         answers,
     }
 }

@@ -89,6 +89,16 @@ impl Tool {
         }
     }
 
+    /// Whether it may leave the agent's shell in another directory, as far as its words tell.
+    pub(super) fn may_move(&self) -> bool {
+        match (&*self.name, &self.content) {
+            ("EnterWorktree" | "ExitWorktree", _) => true,
+            (_, ItemContent::Command { command, .. }) => moves(command),
+            ("PowerShell", ItemContent::Tool { arguments, .. }) => moves(arguments.preview()),
+            _ => false,
+        }
+    }
+
     /// Whether it has an item that is to be closed.
     pub(super) fn is_open(&self) -> bool {
         self.opened && !self.ended
@@ -209,6 +219,22 @@ fn text_of_json(value: &Value) -> String {
     let mut text = value.to_string();
     text.shrink_to_fit();
     text
+}
+
+/// Whether a shell's words name a command that changes its directory.
+fn moves(words: &str) -> bool {
+    const MOVE: [&str; 7] = [
+        "cd",
+        "chdir",
+        "pushd",
+        "popd",
+        "set-location",
+        "push-location",
+        "pop-location",
+    ];
+    words
+        .split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_')))
+        .any(|word| MOVE.iter().any(|one| word.eq_ignore_ascii_case(one)))
 }
 
 /// The item that a call opens.

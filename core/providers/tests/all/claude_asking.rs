@@ -361,3 +361,35 @@ async fn the_tools_of_a_configured_server_are_asked_for_and_its_forms_are_a_pers
     assert_eq!(of_server.count(), 3);
     assert_eq!(world.unknown(), Vec::<&ProviderEventKind>::new());
 }
+
+/// Its shell stays where a command leaves it: what asks after that names no directory, until the agent tells it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_after_one_that_moved_the_shell_names_no_other_directory_than_its_own() {
+    let mut world = World::start(json!({
+        "go": [run("mkdir sub && cd sub"), run("pwd > out.txt"), say("Done.")],
+        "more": [run("pwd > again.txt"), say("Done.")],
+    }))
+    .await;
+    let thread = world.open(None).await;
+    world.send(&thread, "[[script:go]]").await;
+    let moves = world.request().await;
+    assert!(moves.subject.cwd.is_some() && !moves.unknown_fields);
+    world.choose(&moves, "allow").await;
+    let moved = world.request().await;
+    assert_eq!(moved.subject.command.as_deref(), Some("pwd > out.txt"));
+    assert_eq!(
+        (moved.subject.cwd.as_deref(), moved.unknown_fields),
+        (None, true)
+    );
+    world.choose(&moved, "allow").await;
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    assert!(world.workspace().join("sub/out.txt").exists());
+    world.send(&thread, "[[script:more]]").await;
+    let again = world.request().await;
+    world.choose(&again, "allow").await;
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
+    if let Some(named) = again.subject.cwd {
+        let written = std::path::Path::new(&named).join("again.txt");
+        assert!(written.exists(), "it did not run in {named}");
+    }
+}

@@ -22,13 +22,13 @@ use std::sync::OnceLock;
 const HELD: usize = 2 * FRAME_LIMIT + 1024 * 1024;
 
 /// A codec in a turn.
-struct Agent {
+pub(crate) struct Agent {
     codec: Codec,
     sent: Vec<Value>,
 }
 
 impl Agent {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut agent = Self {
             codec: Codec::serving("life", "s".into()),
             sent: Vec::new(),
@@ -52,7 +52,7 @@ impl Agent {
         self.receive(&json!({"type": "command_lifecycle", "command_uuid": id, "state": state}))
     }
 
-    fn receive(&mut self, frame: &Value) -> Vec<Received> {
+    pub(crate) fn receive(&mut self, frame: &Value) -> Vec<Received> {
         let received = self.codec.receive(&line(frame));
         for one in &received {
             if let Received::Send(bytes) = one {
@@ -62,11 +62,11 @@ impl Agent {
         received
     }
 
-    fn tell(&mut self, frame: &Value) -> Vec<ProviderEventKind> {
+    pub(crate) fn tell(&mut self, frame: &Value) -> Vec<ProviderEventKind> {
         kinds(self.receive(frame))
     }
 
-    fn ask(&mut self, id: &str, command: &str) -> Vec<ProviderEventKind> {
+    pub(crate) fn ask(&mut self, id: &str, command: &str) -> Vec<ProviderEventKind> {
         self.tell(&permission(id, command))
     }
 }

@@ -26,6 +26,7 @@ mod claude_misbehaving;
 mod claude_modes;
 mod claude_real;
 mod claude_recordings;
+mod claude_shown;
 mod claude_whole;
 mod claude_world;
 mod codex_asking;

@@ -1,0 +1,52 @@
+//! What Claude Code asks for, shown as far as it is known and no further.
+
+use crate::claude_hostile::Agent;
+use pilothouse_domain::{ProviderEventKind, Subject};
+use serde_json::{Value, json};
+
+/// What a request shows, and whether it must be looked at.
+fn shown(told: &[ProviderEventKind]) -> (Subject, bool) {
+    let [
+        ProviderEventKind::RequestOpened {
+            subject,
+            unknown_fields,
+            ..
+        },
+    ] = told
+    else {
+        panic!("{told:?}")
+    };
+    ((**subject).clone(), *unknown_fields)
+}
+
+#[test]
+fn after_a_command_that_may_have_moved_the_shell_no_directory_is_named_until_it_is_told_again() {
+    let mut agent = Agent::new();
+    let init = json!({"type": "system", "subtype": "init", "session_id": "s", "cwd": "/ws"});
+    agent.receive(&init);
+    let ran = |agent: &mut Agent, id: &str, command: &str| {
+        agent.receive(
+            &json!({"type": "assistant", "message": {"id": id, "content":
+            [{"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}}]}}),
+        );
+        agent.receive(&json!({"type": "user", "message": {"content":
+            [{"type": "tool_result", "tool_use_id": id, "content": ""}]}}));
+    };
+    let at = |agent: &mut Agent, id: &str| {
+        let (subject, looked_at) = shown(&agent.ask(id, "git reset --hard"));
+        (subject.cwd, looked_at)
+    };
+    let known = (Some("/ws".to_owned()), false);
+    assert_eq!(at(&mut agent, "k1"), known);
+    ran(&mut agent, "t1", "ls abcd; ./cd-rom");
+    assert_eq!(at(&mut agent, "k2"), known);
+    for (number, command) in ["cd /ws/other", "true&&pushd x", "(popd)"]
+        .iter()
+        .enumerate()
+    {
+        ran(&mut agent, &format!("m{number}"), command);
+        assert_eq!(at(&mut agent, &format!("l{number}")), (None, true));
+        agent.receive(&init);
+        assert_eq!(at(&mut agent, &format!("n{number}")), known);
+    }
+}
