@@ -1,9 +1,10 @@
 //! The codec: bytes from pi in, events and frames out. No clock, no process, no waiting.
 
 use super::{
+    asking::Timed,
     dialogs,
     frames::{self, Frame},
-    gate::{self, GateState},
+    gate::GateState,
     messages::{Sent, Speaking},
     outgoing::{self, Call},
     passed_over::{Passed, passed_over},
@@ -14,17 +15,20 @@ use super::{
 };
 use crate::rpc::{
     self, Peer,
-    asked::{AnswerProblem, Requests, is_bounded, request_id},
+    asked::{AnswerProblem, Requests},
     budget::{Budget, Excess},
     event,
-    frames::{FRAME_LIMIT, Lines, RAW_LIMIT, cut, head, text_of, text_or_empty, too_large},
+    frames::{FRAME_LIMIT, Lines, RAW_LIMIT, cut, head, text_or_empty, too_large},
 };
 use pilothouse_domain::{
     Answer, ItemStatus, NativeId, ProviderEventKind, Subject, provider_event::NativePlace,
     request::RequestKind,
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 /// Commands of ours that may wait at a time.
 const WAITING_CALLS: usize = 1024;
@@ -62,6 +66,7 @@ pub struct Codec {
     pub(super) sent: VecDeque<Sent>,
     pub(super) tools: Tools,
     pub(super) requests: Requests,
+    pub(super) timed: Timed,
     /// The item of a compaction that goes on.
     pub(super) compacting: Option<NativeId>,
     budget: Budget,
@@ -90,6 +95,7 @@ impl Codec {
             sent: VecDeque::new(),
             tools: Tools::default(),
             requests: Requests::default(),
+            timed: Timed::default(),
             compacting: None,
             budget: Budget::default(),
             unreadable_in_a_row: 0,
@@ -512,65 +518,6 @@ impl Codec {
             .values()
             .any(|call| matches!(call, Call::Compact))
     }
-
-    fn ui(&mut self, frame: &Value, out: &mut Vec<Received>) {
-        let method = text_or_empty(frame, "method");
-        if method == "setStatus" && text_of(frame, "statusKey").as_deref() == Some(gate::NAME) {
-            self.gate = gate::state(frame);
-            return;
-        }
-        if !dialogs::is_dialog(&method) {
-            let name = cut(&format!("extension_ui_request {method}"), 120);
-            // A dialog that is not known must not be waited for in vain.
-            if passed_over(&name).is_none()
-                && let Some(id) = frame.get("id").filter(|id| !id.is_null())
-            {
-                let line = outgoing::response_line(id, outgoing::dismissed());
-                out.push(Received::Send(line));
-            }
-            self.other(&name, frame, out);
-            return;
-        }
-        let id = frame
-            .get("id")
-            .filter(|id| (id.is_string() || id.is_number()) && is_bounded(id));
-        let (Some(id), Some(home)) = (id.cloned(), self.home.clone()) else {
-            // Between two sessions there is nobody whom it could be shown to.
-            if let Some(id) = frame.get("id").filter(|id| !id.is_null()) {
-                let line = outgoing::response_line(id, outgoing::dismissed());
-                out.push(Received::Send(line));
-            }
-            let raw = cut(&frame.to_string(), RAW_LIMIT);
-            self.unknown(format!("{method} that cannot be answered"), raw, out);
-            return;
-        };
-        self.ensure_turn(out);
-        let place = self.place();
-        let mut opened = dialogs::read(&home, &method, frame, &mut self.tools);
-        if !self
-            .requests
-            .takes(&id, &place, &mut opened.opened, |place, kind| {
-                event(out, place, kind)
-            })
-        {
-            let line = outgoing::response_line(&id, outgoing::dismissed());
-            out.push(Received::Send(line));
-            self.diagnostic(
-                format!("dismissed `{method}`: too many requests wait already"),
-                out,
-            );
-            return;
-        }
-        if let Some(call) = opened.call.take() {
-            opened.opened.item = self.shown_tool(&call, out);
-        }
-        opened.opened.turn.clone_from(&place.turn);
-        let known = self.requests.get(&request_id(&id)).is_some();
-        self.requests.open(id, place, opened.opened, out);
-        if known {
-            self.diagnostic("the agent used the id of a request again".to_owned(), out);
-        }
-    }
 }
 
 impl Peer for Codec {
@@ -588,6 +535,14 @@ impl Peer for Codec {
 
     fn probe() -> Call {
         Call::State
+    }
+
+    fn timed(&mut self) -> Vec<(u64, Duration)> {
+        Codec::timed(self)
+    }
+
+    fn expire(&mut self, timed: u64) -> Vec<Received> {
+        Codec::expire(self, timed)
     }
 
     rpc::by_own_methods!();

@@ -15,6 +15,7 @@ use pilothouse_domain::{
     request::{Choice, OptionEffect, Question, RequestKind},
 };
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Bytes of a text in a subject; of a longer one only the beginning is shown, and it is never approvable in one tap.
 const TEXT: usize = 128 * 1024;
@@ -38,6 +39,12 @@ pub(super) struct Asked {
 /// Whether a method of an extension waits for an answer.
 pub(super) fn is_dialog(method: &str) -> bool {
     matches!(method, "select" | "confirm" | "input" | "editor")
+}
+
+/// How long a dialog waits before the extension goes on without an answer, and without a word; `None` if it waits for ever.
+pub(super) fn time(frame: &Value) -> Option<Duration> {
+    let milliseconds = frame.get("timeout")?.as_u64()?;
+    (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
 }
 
 /// Reads a dialog.

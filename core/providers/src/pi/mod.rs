@@ -12,6 +12,7 @@
 //! - pi itself asks nothing. What asks is an extension of ours, `gate.js`, by pi's own dialogs (decision 016). Without it pi
 //!   starts only in a sandbox that a person named.
 
+mod asking;
 mod codec;
 mod dialogs;
 mod driver;

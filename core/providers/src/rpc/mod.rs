@@ -30,6 +30,7 @@ use pilothouse_domain::{
     run::{ErrorCode, RunError},
 };
 use serde_json::Value;
+use std::time::Duration;
 
 /// What came of bytes from an agent. `R` is what its family's calls give, `E` why one gave nothing.
 #[expect(
@@ -101,6 +102,14 @@ pub(crate) trait Peer: Send + 'static {
     fn unreadable_in_a_row(&self) -> u32;
     /// Turns that go on while nothing in their conversation waits for a person.
     fn working(&self) -> Vec<NativePlace>;
+    /// Requests opened since this was last asked that stop waiting by themselves: a number for each, and how long it waits.
+    fn timed(&mut self) -> Vec<(u64, Duration)> {
+        Vec::new()
+    }
+    /// The time of one of them is over.
+    fn expire(&mut self, _timed: u64) -> Vec<Received<Self::Reply, Self::Error>> {
+        Vec::new()
+    }
     /// A call that costs nothing and changes nothing.
     fn probe() -> Self::Call;
     /// Whether a pending request is the one that was shown.

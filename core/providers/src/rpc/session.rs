@@ -14,6 +14,7 @@ use crate::{
         agent::{AgentProcess, Channel},
     },
 };
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use pilothouse_domain::{
     Capabilities, Incarnation, NativeId, ProviderEvent, ProviderEventKind,
     provider_event::NativePlace, request::LostReason,
@@ -45,6 +46,8 @@ const HELD_BYTES: usize = 2 * FRAME_LIMIT;
 const PIECE: usize = 4 * 1024;
 /// Bytes of stderr in an error or an end.
 pub(crate) const STDERR_SHOWN: usize = 2 * 1024;
+/// Requests whose time is watched; of those beyond, the agent's own end of them is not noticed.
+const TIMERS: usize = 4096;
 /// How long output may still be read after the process has ended: a grandchild can hold the pipe open.
 const AFTER_EXIT: Duration = Duration::from_millis(500);
 
@@ -274,6 +277,12 @@ async fn write_lines(
     }
 }
 
+/// Gives a number after a time.
+async fn after(wait: Duration, timed: u64) -> u64 {
+    tokio::time::sleep(wait).await;
+    timed
+}
+
 /// The reader's task: it owns the agent's output and the event channel.
 struct Outlet<P: Peer> {
     session: Arc<Session<P>>,
@@ -336,6 +345,7 @@ impl<P: Peer> Outlet<P> {
         let mut broken = false;
         let grace = tokio::time::sleep(Duration::MAX);
         tokio::pin!(grace);
+        let mut timers = FuturesUnordered::new();
         loop {
             tokio::select! {
                 first = &mut ready, if self.held.is_some() && !refused => match first {
@@ -349,6 +359,11 @@ impl<P: Peer> Outlet<P> {
                     grace.as_mut().reset(tokio::time::Instant::now() + AFTER_EXIT);
                 }
                 () = &mut grace, if exit.is_some() => break,
+                Some(timed) = timers.next() => {
+                    let expired = lock(&session.codec).expire(timed);
+                    self.dispatch(expired).await;
+                    self.flush().await;
+                }
                 read = stdout.read(&mut buffer) => match read {
                     Ok(length @ 1..) => {
                         session.heard.fetch_add(length as u64, Ordering::Relaxed);
@@ -364,6 +379,11 @@ impl<P: Peer> Outlet<P> {
                             self.dispatch(received).await;
                         }
                         self.flush().await;
+                        for (timed, wait) in lock(&session.codec).timed() {
+                            if timers.len() < TIMERS {
+                                timers.push(after(wait, timed));
+                            }
+                        }
                         if unreadable >= UNREADABLE_LIMIT {
                             broken = true;
                             break;

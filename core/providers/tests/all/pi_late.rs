@@ -1,15 +1,17 @@
-//! What pi says of a message after its answer was no longer waited for, and of words that came too late for their turn.
+//! What pi says of a message after its answer was no longer waited for, of words that came too late
+//! for their turn, and of dialogs after their time.
 
 use crate::{
     fuzz::line,
-    pi_world::{PiWorld, life, selection},
+    pi_world::{PiWorld, Place, life, selection},
     support::{PATIENCE, launch},
 };
 use pilothouse_domain::{
-    ItemContent, Mode, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
+    Answer, ItemContent, Mode, NativeId, ProviderEvent, ProviderEventKind, provider::TurnStatus,
+    provider_event::Resolution,
 };
 use pilothouse_providers::{
-    contract::{OpenThread, ProviderAdapter as _, SendError, SendTurn, Steer},
+    contract::{OpenThread, ProviderAdapter as _, RespondError, SendError, SendTurn, Steer},
     pi::{Call, Codec, Deadlines, PiAdapter, Received},
 };
 use serde_json::{Value, json};
@@ -208,6 +210,104 @@ async fn a_message_that_is_answered_after_its_deadline_has_its_turn_all_the_same
     assert_eq!(only_turn(&seen).1, TurnStatus::Completed);
     assert_eq!(said(&seen), [("/deploy".to_owned(), Some("c".to_owned()))]);
     runtime.stop().await;
+}
+
+/// A codec in whose turn a dialog was opened that waits a second.
+fn asking() -> (Codec, NativeId) {
+    let (mut codec, _) = given_up("/deploy");
+    let told = events(
+        &mut codec,
+        &json!({"type": "extension_ui_request", "id": "q", "method": "confirm", "title": "Go?", "timeout": 1000}),
+    );
+    let asked = told.into_iter().find_map(|event| match event.kind {
+        ProviderEventKind::RequestOpened { request, .. } => Some(request),
+        _ => None,
+    });
+    (codec, asked.expect("it is asked"))
+}
+
+#[test]
+fn a_dialog_is_over_after_its_time_and_not_if_it_was_answered_before() {
+    let yes = Answer::Choose {
+        option: "yes".into(),
+        note: None,
+    };
+    let (mut codec, asked) = asking();
+    let [(timed, wait)] = codec.timed()[..] else {
+        panic!("it has a time")
+    };
+    assert_eq!(wait, Duration::from_secs(1));
+    assert_eq!(codec.timed(), []);
+    let expired = codec.expire(timed);
+    assert!(
+        matches!(&expired[..], [Received::Event(event)] if matches!(&event.kind, ProviderEventKind::RequestClosed { request, resolution: Resolution::Expired } if *request == asked)),
+        "{expired:?}"
+    );
+    assert!(codec.answer(&asked, &yes).is_err());
+    assert!(codec.expire(timed).is_empty(), "it is over once");
+
+    let (mut codec, asked) = asking();
+    let timed = codec.timed()[0].0;
+    codec.answer(&asked, &yes).unwrap();
+    // The same id is another dialog by now, which has no time.
+    events(
+        &mut codec,
+        &json!({"type": "extension_ui_request", "id": "q", "method": "confirm", "title": "Sure?"}),
+    );
+    assert!(codec.expire(timed).is_empty());
+    assert_eq!(codec.pending_requests().count(), 1);
+}
+
+/// The real pi goes on without an answer and says nothing of it.
+#[tokio::test]
+async fn an_answer_to_a_dialog_that_pi_gave_up_is_not_taken() {
+    const EXTENSION: &str = r#"
+export default function (pi) {
+  pi.registerCommand("hurry", {
+    description: "does not wait",
+    handler: async (_args, ctx) => {
+      const told = await ctx.ui.confirm("Go?", "", { timeout: 50 });
+      ctx.ui.notify(`told ${told}`, "info");
+      await ctx.ui.input("And now?", "");
+    },
+  });
+}
+"#;
+    let place = Place::new(&json!({}));
+    let file = place.dir.path().join("extension.js");
+    std::fs::write(&file, EXTENSION).unwrap();
+    let mut launch = place.launch();
+    launch
+        .command
+        .extend(["-e".to_owned(), file.display().to_string()]);
+    let mut world = PiWorld::launched(place, launch, Mode::Ask).await;
+    let thread = world.open(None).await;
+    world.send(&thread, "/hurry").await;
+    let asked = world.request().await;
+    world
+        .until("the end of its time", |event| {
+            matches!(&event.kind, ProviderEventKind::RequestClosed { request, resolution: Resolution::Expired } if *request == asked.request)
+                .then_some(())
+        })
+        .await;
+    let yes = Answer::Choose {
+        option: "yes".into(),
+        note: None,
+    };
+    let late = world.runtime.respond(asked.response(yes)).await;
+    assert_eq!(late, Err(RespondError::NotPending));
+    let next = world.request().await;
+    assert!(
+        world.seen.iter().any(|event| matches!(&event.kind, ProviderEventKind::Diagnostic { message } if message.contains("told false"))),
+        "{:#?}",
+        world.seen
+    );
+    let dismiss = Answer::Choose {
+        option: "dismiss".into(),
+        note: None,
+    };
+    world.runtime.respond(next.response(dismiss)).await.unwrap();
+    assert_eq!(world.turn_end().await.0, TurnStatus::Completed);
 }
 
 /// Words that wait for their turn to hear them are taken back with a stop: their person is told, and they are those of no later
