@@ -23,6 +23,8 @@ const TEXT: usize = 128 * 1024;
 const CHOICES: usize = 64;
 /// Bytes of a choice's label.
 const LABEL: usize = 1024;
+/// Arguments of a change to a file that its diff says.
+const SAID_BY_CHANGE: &[&str] = &["path", "content", "edits", "oldText", "newText"];
 /// The only question of a dialog.
 const QUESTION: &str = "value";
 /// What omp offers where it asks for permission (omp 18.2.3, recording 03).
@@ -245,10 +247,7 @@ fn permission(home: &NativeId, frame: &Value, tools: &mut Tools) -> Asked {
                 whole.change(change)
             });
             if change.is_some() {
-                remove(
-                    &mut rest,
-                    &["path", "content", "edits", "oldText", "newText"],
-                );
+                remove(&mut rest, SAID_BY_CHANGE);
             }
             subject.incomplete = change.is_none();
             subject.changes.extend(change);
@@ -263,9 +262,7 @@ fn permission(home: &NativeId, frame: &Value, tools: &mut Tools) -> Asked {
     if kind == RequestKind::Tool {
         texts.push(cut(&tool, LABEL));
     }
-    if rest.as_object().is_none_or(|fields| !fields.is_empty()) && !rest.is_null() {
-        texts.push(serde_json::to_string_pretty(&rest).unwrap_or_default());
-    }
+    texts.extend(unsaid(&rest));
     subject.text = whole.text(texts.join("\n")).filter(|text| !text.is_empty());
     subject.incomplete |= !whole.0;
     // Where it is not known which file it is, nothing is allowed but this once.
@@ -288,6 +285,12 @@ fn permission(home: &NativeId, frame: &Value, tools: &mut Tools) -> Asked {
         opened: opened(home, kind, subject, unknown, answers),
         call,
     }
+}
+
+/// The arguments that are not shown otherwise; `None` if there are none.
+fn unsaid(rest: &Value) -> Option<String> {
+    let some = rest.as_object().is_none_or(|fields| !fields.is_empty()) && !rest.is_null();
+    some.then(|| serde_json::to_string_pretty(rest).unwrap_or_default())
 }
 
 fn remove(rest: &mut Value, keys: &[&str]) {
@@ -361,17 +364,25 @@ fn omp_permission(home: &NativeId, title: &str, tool: &str, frame: &Value, tools
     let mut whole = Whole(true);
     let mut subject = Subject::default();
     let change = known.and_then(|known| tools::change(&known.name, &known.args));
+    let mut rest = known.map_or(Value::Null, |known| known.args.clone());
     let kind = match (command, change) {
         (Some(command), _) => {
             subject.incomplete = known.is_none();
             subject.command = whole.text(command.to_owned());
+            subject.cwd = text_of(&rest, "cwd");
+            if subject.cwd.is_some() {
+                remove(&mut rest, &["cwd"]);
+            }
+            remove(&mut rest, &["command"]);
             RequestKind::Command
         }
         (None, Some(change)) => {
             subject.changes.push(whole.change(change));
+            remove(&mut rest, SAID_BY_CHANGE);
             RequestKind::FileChange
         }
         (None, None) => {
+            rest = Value::Null;
             subject.text = whole.text(title.to_owned());
             if let Some(known) = known {
                 let args = known.args.to_string();
@@ -381,6 +392,9 @@ fn omp_permission(home: &NativeId, title: &str, tool: &str, frame: &Value, tools
             RequestKind::Tool
         }
     };
+    if let Some(rest) = unsaid(&rest) {
+        subject.text = whole.text(rest);
+    }
     subject.incomplete |= !whole.0;
     let answers = Answers::Decisions(vec![
         Decision::new(

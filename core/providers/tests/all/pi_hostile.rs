@@ -324,6 +324,47 @@ fn each_dialog_is_opened_or_dismissed_even_when_its_fields_are_missing() {
     }
 }
 
+/// omp's own question names the command alone: what else it runs with is shown beside it.
+#[test]
+fn what_omp_asks_for_is_shown_with_all_that_the_call_says() {
+    let ask = |name: &str, arguments: Value, title: &str| {
+        let mut agent = Agent::new();
+        agent.turn();
+        let call = json!({"type": "toolCall", "id": "c1", "name": name, "arguments": arguments});
+        agent.receive(&json!({"type": "message_end", "message": {"role": "assistant", "content": [call], "stopReason": "toolUse", "timestamp": 2}}));
+        let told = agent.receive(&json!({"type": "extension_ui_request", "id": "q", "method": "select", "title": title, "options": ["Approve", "Deny"]}));
+        told.into_iter()
+            .find_map(|kind| match kind {
+                ProviderEventKind::RequestOpened { subject, .. } => Some(*subject),
+                _ => None,
+            })
+            .expect("it is asked")
+    };
+    let title = "Allow tool: bash\nCommand: make clean";
+    let plain = ask("bash", json!({"command": "make clean"}), title);
+    assert_eq!((plain.cwd, plain.text), (None, None));
+    let whole = ask(
+        "bash",
+        json!({"command": "make clean", "cwd": "/srv/prod", "env": {"DESTDIR": "/"}}),
+        title,
+    );
+    assert_eq!(whole.command.as_deref(), Some("make clean"));
+    assert_eq!(whole.cwd.as_deref(), Some("/srv/prod"));
+    let text = whole.text.expect("what is left is shown");
+    assert!(
+        text.contains("DESTDIR") && !text.contains("/srv/prod"),
+        "{text}"
+    );
+    let change = ask(
+        "write",
+        json!({"path": "/a", "content": "b", "mode": "0777"}),
+        "Allow tool: write\nPath: /a",
+    );
+    assert_eq!(change.changes.len(), 1);
+    let text = change.text.expect("what is left is shown");
+    assert!(text.contains("0777") && !text.contains("content"), "{text}");
+}
+
 #[test]
 fn tools_messages_and_parts_without_end_are_held_in_bounded_memory() {
     let mut agent = Agent::new();
