@@ -202,6 +202,12 @@ impl Codec {
         Some(found)
     }
 
+    /// Whether its handshake is not over.
+    pub(super) fn is_greeting(&self) -> bool {
+        let mut calls = self.calls.values();
+        calls.any(|(_, call)| matches!(call, Call::Initialize))
+    }
+
     /// Fails every call that waits.
     pub(super) fn fail_calls(&mut self, error: &CallError, out: &mut Vec<Received>) {
         self.order.clear();

@@ -228,7 +228,10 @@ impl Codec {
         } else {
             replies::refused(&error.message)
         };
-        self.fail_calls(&failure, out);
+        // Otherwise it says nothing of a message that is on its way.
+        if missing || self.is_greeting() {
+            self.fail_calls(&failure, out);
+        }
         if !missing {
             let kind = ProviderEventKind::Error {
                 error,

@@ -315,6 +315,24 @@ fn ids_that_repeat_or_lie_are_never_taken_for_another() {
     };
     assert_eq!(ends(&agent.tell(&result)), 1);
     assert_eq!(ends(&agent.tell(&result)), 0);
+    // Nor does it refuse a message that is on its way, even as a failure.
+    let call = agent.prompt("u2");
+    let failed = json!({"type": "result", "subtype": "error_during_execution", "is_error": true, "errors": ["late"]});
+    let told = agent.receive(&failed);
+    assert!(
+        told.iter()
+            .all(|one| !matches!(one, Received::Reply { .. })),
+        "{told:?}"
+    );
+    assert!(!agent.codec.is_busy());
+    let begun = agent.lifecycle("u2", "started");
+    assert!(
+        begun
+            .iter()
+            .any(|one| matches!(one, Received::Reply { call: to, reply: Ok(_) } if *to == call)),
+        "{begun:?}"
+    );
+    agent.tell(&result);
     assert!(!agent.codec.is_busy());
     assert_eq!(agent.codec.pending_requests().count(), 0);
     // What is taken back without having been asked is nothing.
