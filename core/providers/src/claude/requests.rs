@@ -193,7 +193,8 @@ fn said_by_changes(rest: &mut Map<String, Value>, name: &str) {
     let said: &[&str] = match name {
         "Write" => &["file_path", "content"],
         "Edit" => &["file_path", "old_string", "new_string"],
-        "MultiEdit" => &["file_path", "edits"],
+        "MultiEdit" if rest.get("edits").is_some_and(are_plain) => &["file_path", "edits"],
+        "MultiEdit" => &["file_path"],
         "NotebookEdit" => &["notebook_path", "new_source"],
         _ => &[],
     };
@@ -204,6 +205,22 @@ fn said_by_changes(rest: &mut Map<String, Value>, name: &str) {
     if rest.get("replace_all") == Some(&Value::Bool(false)) {
         rest.remove("replace_all");
     }
+}
+
+/// Whether a diff says all of each edit.
+fn are_plain(edits: &Value) -> bool {
+    let is_plain = |edit: &Value| {
+        edit.as_object().is_some_and(|fields| {
+            fields.iter().all(|(key, value)| match key.as_str() {
+                "old_string" | "new_string" => true,
+                "replace_all" => *value == Value::Bool(false),
+                _ => false,
+            })
+        })
+    };
+    edits
+        .as_array()
+        .is_some_and(|edits| edits.iter().all(is_plain))
 }
 
 fn bounded_change(change: FileChange, bounded: &mut impl FnMut(String) -> String) -> FileChange {

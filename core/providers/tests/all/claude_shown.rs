@@ -50,3 +50,20 @@ fn after_a_command_that_may_have_moved_the_shell_no_directory_is_named_until_it_
         assert_eq!(at(&mut agent, &format!("n{number}")), known);
     }
 }
+
+#[test]
+fn what_the_diff_of_a_change_does_not_say_is_shown_beside_it() {
+    let mut agent = Agent::new();
+    let mut ask = |id: &str, edit: Value| {
+        let asked = json!({"type": "control_request", "request_id": id, "request": {"subtype": "can_use_tool",
+            "tool_name": "MultiEdit", "input": {"file_path": "/a", "edits": [edit]}, "tool_use_id": "t"}});
+        let (subject, _) = shown(&agent.tell(&asked));
+        assert_eq!(subject.changes.len(), 1);
+        subject.text
+    };
+    let plain = json!({"old_string": "a", "new_string": "b", "replace_all": false});
+    assert_eq!(ask("k1", plain), None);
+    let all = json!({"old_string": "a", "new_string": "b", "replace_all": true});
+    let text = ask("k2", all).expect("all places are said");
+    assert!(text.contains("\"replace_all\": true"), "{text}");
+}
