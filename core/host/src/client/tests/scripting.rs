@@ -403,7 +403,7 @@ fn every_verb_stands_in_both_tables_of_the_manual() {
             let rest = cell.strip_prefix(&format!("`{verb}"));
             rest.is_some_and(|rest| rest.starts_with(['`', ' ']))
         };
-        assert!(does.iter().any(|cell| begins(&cell)), "what {verb} does");
+        assert!(does.iter().any(begins), "what {verb} does");
         let spans = prints.iter().flat_map(|cell| cell.split(", "));
         assert!(
             spans.into_iter().any(|cell| begins(&cell)),
