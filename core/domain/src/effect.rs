@@ -108,7 +108,7 @@ pub enum EffectOutcome {
         /// What is left of it, if the agent tells; empty otherwise.
         summary: String,
     },
-    /// An answer was written to the agent.
+    /// An answer was written to the agent, or a stop to one that was gone before it said anything.
     Written,
     /// It was not done.
     Failed {

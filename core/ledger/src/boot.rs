@@ -53,11 +53,11 @@ pub(crate) fn mark_lost(
             .is_some_and(|incarnation| alive.contains(&incarnation));
         let asked_again = matches!(
             effect.kind,
-            EffectKind::Respond { .. } | EffectKind::SendTurn { .. }
+            EffectKind::Respond { .. } | EffectKind::SendTurn { .. } | EffectKind::Interrupt { .. }
         );
         if goes_on && asked_again {
-            // What came of it shows when the process is taken up: a request that still waits is answered again, and a
-            // message is in its conversation or not.
+            // What came of it shows when the process is taken up: a request that still waits is answered again, a message is
+            // in its conversation or not, and a turn that goes on is stopped again.
             tx.effect_done(effect.id, &EffectOutcome::Unknown)?;
         } else if effect.kind.is_replay_safe() {
             work.do_again(*thread, effect.clone());

@@ -238,10 +238,11 @@ impl Lane {
                 run,
                 attempt,
             } => {
+                // The turn ends with the agent's process; where a connection is made anew, the stop is asked for again over it.
                 let Some(running) = self.runtimes.find(incarnation).await else {
                     return Done {
                         session: None,
-                        outcome: EffectOutcome::TurnEnded,
+                        outcome: EffectOutcome::Written,
                     };
                 };
                 let taken = match (running.runtime.interrupting(), turn) {
@@ -259,9 +260,8 @@ impl Lane {
                 let gone = matches!(taken, Err(InterruptError::Lost));
                 let outcome = match taken {
                     Ok(()) => EffectOutcome::Acknowledged,
-                    Err(InterruptError::TurnEnded | InterruptError::Lost) => {
-                        EffectOutcome::TurnEnded
-                    }
+                    Err(InterruptError::TurnEnded) => EffectOutcome::TurnEnded,
+                    Err(InterruptError::Lost) => EffectOutcome::Written,
                     Err(InterruptError::NotTaken { problem }) => EffectOutcome::Failed {
                         error: RunError {
                             code: ErrorCode::Agent,
@@ -277,6 +277,7 @@ impl Lane {
                         run,
                         attempt,
                         running,
+                        runtimes: Arc::clone(&self.runtimes),
                     };
                     tokio::spawn(watch.run(self.jobs.clone()));
                 }

@@ -1,7 +1,10 @@
 //! The visible escalation of an interrupt: protocol, then SIGINT, SIGTERM, SIGKILL to the agent's process group, each
 //! after a stated time and each reported in the thread. A step that would end other threads' work is not taken.
 
-use crate::{runtimes::Running, writer::Job};
+use crate::{
+    runtimes::{Running, Runtimes},
+    writer::Job,
+};
 use pilothouse_domain::{AttemptId, RunId, ThreadId};
 use pilothouse_orchestrator::STEP_REFUSED;
 use pilothouse_providers::contract::Escalation;
@@ -55,6 +58,7 @@ pub(crate) struct Watch {
     pub(crate) run: RunId,
     pub(crate) attempt: AttemptId,
     pub(crate) running: Arc<Running>,
+    pub(crate) runtimes: Arc<Runtimes>,
 }
 
 /// What the writer says when a step's time has come.
@@ -77,6 +81,10 @@ impl Watch {
         };
         for &step in steps {
             tokio::time::sleep(step.after).await;
+            // Over the next connection it was asked again, and that is waited for by itself.
+            if !self.runtimes.is_current(&self.running).await {
+                return;
+            }
             let Some(jobs) = jobs.upgrade() else { return };
             let (reply, verdict) = oneshot::channel();
             let job = Job::Escalate {

@@ -75,7 +75,7 @@ impl Work {
                     .map(|turn| native_turn(reads, turn))
                     .transpose()?
                     .flatten();
-                match (slot, live(state)) {
+                let plan = match (slot, live(state)) {
                     (Some(_), Some(incarnation)) => Some(Plan::Interrupt {
                         incarnation,
                         turn: native,
@@ -84,7 +84,11 @@ impl Work {
                     }),
                     (Some(_), None) => Some(Plan::NotYet),
                     (None, _) => None,
+                };
+                if matches!(plan, Some(Plan::Interrupt { .. })) {
+                    self.hand_over(effect.id);
                 }
+                plan
             }
             EffectKind::Revert { before, runs, .. } => {
                 if state.rollback != Some(*before) {

@@ -1,11 +1,12 @@
 //! Real codex as its own server, driven by a device with no daemon anywhere.
 
 use crate::stories::{conversation, runs, said_in_full, says, says_in_parts, shows, shows_a_part};
-use pilothouse_domain::{Mode, RequestStatus, request::AnswerDelivery};
+use pilothouse_domain::{Mode, RequestStatus, RunStatus, request::AnswerDelivery};
 use pilothouse_engine::{DirectAgent, DirectError, DirectFamily, EndpointRefusal};
 use pilothouse_tests::{
     Cli, CodexElsewhere, Device, Elsewhere, Proxy, World, device::ids, proxy::Way, until,
 };
+use serde_json::json;
 use std::{
     net::TcpListener,
     path::Path,
@@ -370,4 +371,30 @@ fn an_answer_that_never_left_the_phone_is_not_shown_as_given_and_is_given_over_t
     });
     phone.completed(thread, 1);
     assert_eq!(world.text_of("dead.txt").as_deref(), Some("dead\n"));
+}
+
+/// As above, with a stop: the turn would go on for ever.
+#[test]
+fn a_stop_that_never_left_the_phone_reaches_codex_over_the_next_connection() {
+    let mut world = World::start();
+    let (_server, network, phone) = behind_a_network(&mut world);
+    let thread = phone.new_thread_in("workspace", "codex", Mode::Ask);
+    let steps = json!([{"text": "one two three", "hold_after_text": "held"}]);
+    world.model.script("held", &steps);
+    phone.accepted(&phone.say(thread, "go [[script:held]] [[id:held]]"));
+    phone.wait("its first words", |seen| {
+        let rows = &seen.timelines.get(&thread)?.rows;
+        let begun = |text: &str| text.contains("one two three");
+        rows.iter().any(|row| begun(&row.text.text)).then_some(())
+    });
+    network.hold(Way::Up);
+    let before = network.arrived(Way::Up);
+    phone.accepted(&phone.interrupt(thread));
+    network.more_than(Way::Up, before);
+    network.cut();
+    assert_eq!(phone.ended(thread, 1).status, RunStatus::Interrupted);
+    assert_eq!(world.model.mark("held").first_steps, 1);
+    world.model.script("next", &says("Here I am."));
+    phone.accepted(&phone.say(thread, "and now? [[script:next]]"));
+    phone.completed(thread, 2);
 }

@@ -63,7 +63,7 @@ pub(crate) struct Work {
     offered: BTreeMap<AgentName, Vec<OfferedModel>>,
     /// Agents' own conversations as they were listed in this life.
     pub(crate) listed: Listed,
-    /// Messages that are in the hands of an agent's adapter: their effects have begun in this life and have no outcome yet.
+    /// Effects of messages and stops that are in the hands of an agent's adapter: begun in this life, without an outcome yet.
     handed: BTreeSet<EffectId>,
     change: Change,
     signed_out: sign_in::SignedOut,
@@ -180,7 +180,7 @@ impl Work {
         }
     }
 
-    /// Notes that a message is handed to an agent's adapter from here on.
+    /// Notes that a message or a stop is handed to an agent's adapter from here on.
     pub(crate) fn hand_over(&mut self, effect: EffectId) {
         self.handed.insert(effect);
     }

@@ -1,5 +1,5 @@
 //! Threads whose agent's process outlived the host: what it did meanwhile is taken in, and what it does not wait for any more
-//! is closed. Nothing is sent again, but for answers to requests that still wait.
+//! is closed. Nothing is sent again, but for answers to requests that still wait, and stops of turns that go on.
 
 use super::Work;
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
     survivors::{Served, TakenUp},
 };
 use pilothouse_domain::{
-    AttemptId, Cause, EffectKind, Event, Incarnation, MessageId, NativeId, ProviderEvent,
+    Cause, Effect, EffectKind, Event, Incarnation, MessageId, NativeId, ProviderEvent,
     ProviderEventKind, ThreadId,
     binding::{BindingKey, BindingTarget},
     policy::Contract,
     provider_event::{NativePlace, Resolution},
     request::{LostReason, RequestKind, RequestStatus},
 };
-use pilothouse_orchestrator::Ingested;
+use pilothouse_orchestrator::{Ingested, Internal, decide_internal};
 use pilothouse_store::{LedgerReads, LedgerTx, StoreError};
 use std::path::PathBuf;
 
@@ -107,29 +107,65 @@ impl Work {
             .and_then(|state| state.active.as_ref()?.attempt.as_ref())
             .filter(|attempt| attempt.turn.is_none() && !attempt.status.is_terminal())
             .map(|attempt| attempt.id);
-        if let Some(attempt) = waits
-            && !self.is_still_to_be_said(tx, attempt)?
-        {
+        let says = |kind: &EffectKind| matches!(kind, EffectKind::SendTurn { attempt, .. } if Some(*attempt) == waits);
+        if waits.is_some() && !self.is_yet_to_come(tx, says)? {
             let detail = format!("{happened} before the agent had taken the message");
             return self.thread_lost(tx, thread, reason, &detail);
         }
-        match &taken_up.pending {
-            Some(pending) => self.close_answered(tx, thread, facts, pending, reason),
-            None => Ok(()),
+        if let Some(pending) = &taken_up.pending {
+            self.close_answered(tx, thread, facts, pending, reason)?;
         }
+        self.stop_again(tx, thread, happened)
     }
 
-    /// Whether the message of an attempt is yet to be handed to its agent: it was given while the process was taken up.
-    fn is_still_to_be_said(
+    /// Has the agent asked again to stop what it was asked to stop before: whether it heard of that is not known, and who would
+    /// have seen that it goes on all the same went with the host or the connection.
+    fn stop_again(
+        &mut self,
+        tx: &mut LedgerTx<'_>,
+        thread: ThreadId,
+        happened: &str,
+    ) -> Result<(), StoreError> {
+        let Some(state) = self.state(thread) else {
+            return Ok(());
+        };
+        let Some((active, slot)) = state.active.as_ref().and_then(|active| {
+            let slot = active.attempt.as_ref()?;
+            let goes_on = active.barrier.is_none() && !slot.status.is_terminal();
+            (goes_on && active.interrupting == Some(slot.id)).then_some((active, slot))
+        }) else {
+            return Ok(());
+        };
+        let kind = EffectKind::Interrupt {
+            run: active.id,
+            attempt: slot.id,
+            turn: slot.turn,
+        };
+        let same = |other: &EffectKind| matches!(other, EffectKind::Interrupt { attempt, .. } if *attempt == slot.id);
+        if self.is_yet_to_come(tx, same)? {
+            return Ok(());
+        }
+        let mut mint = self.mint(thread);
+        let step = Internal::InterruptStep {
+            step: "protocol",
+            note: format!("{happened}, and it still worked: it is asked to stop again"),
+        };
+        let mut decision = decide_internal(state, &step, &mut mint);
+        let id = mint.mint();
+        decision.effects.push(Effect { id, kind });
+        self.append(tx, thread, Cause::Clock, decision)
+    }
+
+    /// Whether an effect waits that is not in the hands of the agent's adapter: it was put while the process was taken up.
+    fn is_yet_to_come(
         &self,
         reads: &LedgerReads,
-        attempt: AttemptId,
+        wanted: impl Fn(&EffectKind) -> bool,
     ) -> Result<bool, StoreError> {
         let unfinished = reads.unfinished_effects()?;
-        Ok(unfinished.iter().any(|stored| {
-            matches!(stored.effect.kind, EffectKind::SendTurn { attempt: of, .. } if of == attempt)
-                && !self.handed.contains(&stored.effect.id)
-        }))
+        Ok(unfinished
+            .iter()
+            .any(|stored| wanted(&stored.effect.kind) && !self.handed.contains(&stored.effect.id)))
     }
 
     /// The native turn of the attempt that goes on: the one that is bound to it, or that its message began.

@@ -16,7 +16,10 @@ use pilothouse_providers::contract::{
     RespondError, Response, RevertError, Reverted, Reverting, RuntimeEvents, SendError, SendTurn,
     StartError, Steer, SteerError, Steering, TurnAccepted,
 };
-use std::sync::{Arc, Mutex};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 use tokio::sync::{Notify, mpsc};
 
 /// What the ledger asked of the agent.
@@ -61,6 +64,10 @@ struct State {
     other_account: bool,
     /// What it remembers of its conversation; `None`: it cannot be asked.
     history: Option<Vec<ProviderEvent>>,
+    /// It runs where no process of it is the ledger's: what ends is a connection.
+    elsewhere: bool,
+    /// The connection ends before the next interrupt is answered: what the ledger hears of that waits for this.
+    lost_interrupt: Option<Arc<Notify>>,
 }
 
 impl Script {
@@ -73,6 +80,19 @@ impl Script {
             },
             seen,
         )
+    }
+
+    /// It runs where no process of it is the ledger's, which remembers where it left it.
+    pub(crate) fn runs_elsewhere(self) -> Self {
+        self.state.lock().unwrap().elsewhere = true;
+        self
+    }
+
+    /// The connection ends before the next interrupt is answered. That it is lost is told once the returned gate is opened.
+    pub(crate) fn lose_interrupt(&self) -> Arc<Notify> {
+        let gate = Arc::new(Notify::new());
+        self.state.lock().unwrap().lost_interrupt = Some(Arc::clone(&gate));
+        gate
     }
 
     pub(crate) fn refuse_next(&self, error: SendError) {
@@ -124,6 +144,13 @@ impl Script {
         gate
     }
 
+    /// Waits until a start waits that was held.
+    pub(crate) async fn is_starting(&self) {
+        while self.state.lock().unwrap().gate.is_some() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The agent says something about its one conversation.
     pub(crate) async fn say(&self, turn: Option<u32>, kind: ProviderEventKind) {
         self.say_in("native", turn, kind).await;
@@ -147,40 +174,39 @@ impl Script {
         self.emit(ProviderEvent { place, kind }).await;
     }
 
-    /// The agent's process ends.
+    /// The agent's process ends, or the connection with one that runs elsewhere.
     pub(crate) async fn die(&self) {
         let kind = ProviderEventKind::SessionEnded {
             reason: LostReason::AgentExited,
             detail: "killed".into(),
         };
-        self.emit(ProviderEvent {
+        let event = ProviderEvent {
             place: NativePlace::default(),
             kind,
-        })
-        .await;
-        self.state.lock().unwrap().events = None;
+        };
+        let ended = self.state.lock().unwrap().events.take();
+        tell(ended, event).await;
     }
 
     async fn emit(&self, event: ProviderEvent) {
-        let (incarnation, sender) = self
-            .state
-            .lock()
-            .unwrap()
-            .events
-            .clone()
-            .expect("the agent runs");
-        sender
-            .send(RuntimeEvents {
-                incarnation,
-                events: vec![event],
-            })
-            .await
-            .expect("the ledger listens");
+        let events = self.state.lock().unwrap().events.clone();
+        tell(events, event).await;
     }
 
     fn note(&self, call: Call) {
         let _ = self.calls.send(call);
     }
+}
+
+async fn tell(to: Option<(Incarnation, EventSender)>, event: ProviderEvent) {
+    let (incarnation, sender) = to.expect("the agent runs");
+    sender
+        .send(RuntimeEvents {
+            incarnation,
+            events: vec![event],
+        })
+        .await
+        .expect("the ledger listens");
 }
 
 impl ProviderAdapter for Script {
@@ -213,6 +239,19 @@ impl ProviderAdapter for Script {
 
     fn sharing(&self) -> ProcessSharing {
         ProcessSharing::PerAgent
+    }
+
+    fn runs_elsewhere(&self) -> bool {
+        self.state.lock().unwrap().elsewhere
+    }
+
+    fn attach(
+        &self,
+        launch: Launch,
+        _: PathBuf,
+        events: EventSender,
+    ) -> BoxFuture<'_, Result<Arc<dyn AgentRuntime>, StartError>> {
+        self.start(launch, events)
     }
 
     fn start(
@@ -396,7 +435,12 @@ impl Steering for Script {
 
 impl Interrupting for Script {
     fn interrupt(&self, _: NativeId, turn: NativeId) -> BoxFuture<'_, Result<(), InterruptError>> {
+        let lost = self.state.lock().unwrap().lost_interrupt.take();
         self.note(Call::Interrupted { turn });
-        Box::pin(async { Ok(()) })
+        Box::pin(async move {
+            let Some(told) = lost else { return Ok(()) };
+            told.notified().await;
+            Err(InterruptError::Lost)
+        })
     }
 }

@@ -9,6 +9,7 @@
 
 mod agent;
 mod crash;
+mod elsewhere;
 mod forking;
 mod idle;
 mod power;

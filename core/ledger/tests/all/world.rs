@@ -83,8 +83,23 @@ impl World {
         world.with_thread().await
     }
 
-    fn open_with(dir: Arc<tempfile::TempDir>, set: impl FnOnce(&mut LedgerConfig)) -> Self {
+    /// A new ledger whose agent runs elsewhere, with a thread.
+    pub(crate) async fn elsewhere() -> Self {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
         let (script, calls) = Script::new();
+        let agent = (script.runs_elsewhere(), calls);
+        Self::open_for(dir, agent, |_| {}).with_thread().await
+    }
+
+    fn open_with(dir: Arc<tempfile::TempDir>, set: impl FnOnce(&mut LedgerConfig)) -> Self {
+        Self::open_for(dir, Script::new(), set)
+    }
+
+    fn open_for(
+        dir: Arc<tempfile::TempDir>,
+        (script, calls): (Script, mpsc::UnboundedReceiver<Call>),
+        set: impl FnOnce(&mut LedgerConfig),
+    ) -> Self {
         let mut config = config(dir.path(), &script);
         set(&mut config);
         let ledger = Ledger::open(config, tokio::runtime::Handle::current()).unwrap();
@@ -102,6 +117,14 @@ impl World {
     pub(crate) async fn reopened(self) -> Self {
         self.ledger.shutdown().await;
         let mut next = Self::open(self.dir);
+        (next.thread, next.seq) = (self.thread, self.seq);
+        next
+    }
+
+    /// The same ledger in a new life, whose agent runs elsewhere and has gone on.
+    pub(crate) async fn reopened_beside_its_agent(self) -> Self {
+        self.ledger.shutdown().await;
+        let mut next = Self::open_for(self.dir, (self.script, self.calls), |_| {});
         (next.thread, next.seq) = (self.thread, self.seq);
         next
     }

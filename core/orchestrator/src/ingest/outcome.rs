@@ -23,7 +23,8 @@ use pilothouse_domain::{
 /// matter: both give the same state.
 ///
 /// For [`EffectKind::Respond`], `Written` means that the agent cannot confirm and closes the request; where it confirms
-/// by an event of its own, the ledger says `Acknowledged`, and the event closes it.
+/// by an event of its own, the ledger says `Acknowledged`, and the event closes it. For [`EffectKind::Interrupt`], `Written`
+/// means that the agent was gone before it answered: it counts as asked for, and where the agent goes on the ledger asks again.
 pub fn ingest_outcome(
     state: &ThreadState,
     bindings: &dyn Bindings,
@@ -203,6 +204,9 @@ impl Ingesting<'_> {
             taken => {
                 let note = match taken {
                     EffectOutcome::TurnEnded => "the turn had ended already",
+                    EffectOutcome::Written => {
+                        "the agent was gone before it answered; where it goes on, it is asked again"
+                    }
                     _ => "the agent acknowledged",
                 };
                 // Nothing to show: the end follows, or the next step.
