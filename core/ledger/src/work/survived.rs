@@ -14,6 +14,7 @@ use pilothouse_domain::{
     policy::Contract,
     provider_event::{NativePlace, Resolution},
     request::{LostReason, RequestKind, RequestStatus},
+    state::RequestSlot,
 };
 use pilothouse_orchestrator::{Ingested, Internal, decide_internal};
 use pilothouse_store::{LedgerReads, LedgerTx, StoreError};
@@ -209,7 +210,8 @@ impl Work {
         Ok(None)
     }
 
-    /// Closes the requests that the agent does not wait for any more.
+    /// Closes the requests that the agent does not wait for any more: with an answer on its way it counts as given, the others
+    /// are lost (DETAILS section 3).
     fn close_answered(
         &mut self,
         tx: &mut LedgerTx<'_>,
@@ -218,34 +220,34 @@ impl Work {
         pending: &[NativeId],
         reason: LostReason,
     ) -> Result<(), StoreError> {
-        let open: Vec<_> = self
+        let open: Vec<RequestSlot> = self
             .state(thread)
             .map(|state| {
                 let slots = state.requests.iter();
-                slots.map(|slot| (slot.id, slot.kind)).collect()
+                slots.copied().collect()
             })
             .unwrap_or_default();
-        for (id, kind) in open {
+        for slot in open {
             let Some(BindingKey::Request {
                 thread: native,
                 turn,
                 request,
                 ..
-            }) = tx.native_request_of(id)?
+            }) = tx.native_request_of(slot.id)?
             else {
                 continue;
             };
             if pending.contains(&request) {
                 continue;
             }
-            // Nobody was told by the agent how that ended, and it does not say so again.
-            if kind == RequestKind::Auth {
+            // How that ended the agent told nobody, and it does not say so again.
+            if slot.kind == RequestKind::Auth || !slot.answering {
                 let status = RequestStatus::Lost {
                     reason,
                     answer: None,
                 };
                 let closed = Event::RequestClosed {
-                    request: id,
+                    request: slot.id,
                     status,
                 };
                 let ingested = Ingested {
@@ -253,7 +255,7 @@ impl Work {
                     ..Ingested::default()
                 };
                 let cause = Cause::Host {
-                    fact: "sign_in_lost".into(),
+                    fact: "request_lost".into(),
                 };
                 self.record(tx, thread, facts.agent.as_str(), cause, ingested)?;
                 continue;

@@ -64,6 +64,8 @@ struct State {
     other_account: bool,
     /// What it remembers of its conversation; `None`: it cannot be asked.
     history: Option<Vec<ProviderEvent>>,
+    /// What it still waits for when it is taken up again, where it knows.
+    waits_for: Option<Vec<NativeId>>,
     /// It runs where no process of it is the ledger's: what ends is a connection.
     elsewhere: bool,
     /// The connection ends before the next interrupt is answered: what the ledger hears of that waits for this.
@@ -135,6 +137,12 @@ impl Script {
     /// It remembers its conversation, and writes down what it is told before it begins.
     pub(crate) fn remember(&self, history: Vec<ProviderEvent>) {
         self.state.lock().unwrap().history = Some(history);
+    }
+
+    /// When it is taken up again it waits for these requests.
+    pub(crate) fn waits_for(&self, requests: &[&str]) {
+        let requests = requests.iter().map(|request| NativeId::from(*request));
+        self.state.lock().unwrap().waits_for = Some(requests.collect());
     }
 
     /// The next start waits until the returned gate is opened.
@@ -356,6 +364,11 @@ impl AgentRuntime for Script {
 
     fn compacting(&self) -> Option<&dyn Compacting> {
         Some(self)
+    }
+
+    fn pending<'r>(&'r self, _: &'r [NativeId]) -> BoxFuture<'r, Option<Vec<NativeId>>> {
+        let waits_for = self.state.lock().unwrap().waits_for.clone();
+        Box::pin(async { waits_for })
     }
 
     fn history(&self) -> Option<&dyn History> {

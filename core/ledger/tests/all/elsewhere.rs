@@ -2,11 +2,14 @@
 
 use crate::{
     agent::Call,
-    world::{Follower, World, ended, soon},
+    world::{Follower, World, answer, asks, ended, soon},
 };
 use pilothouse_domain::{
     AttemptId, CommandBody, DispatchMode, Event, NativeId, Outcome, ProviderEvent,
-    ProviderEventKind, RunId, RunStatus, provider::TurnStatus, provider_event::NativePlace,
+    ProviderEventKind, RequestStatus, RunId, RunStatus, RuntimeRequest,
+    provider::TurnStatus,
+    provider_event::NativePlace,
+    request::{AnswerDelivery, LostReason},
 };
 
 /// A turn that goes on, which the agent remembers as just begun.
@@ -107,11 +110,13 @@ async fn so_is_one_of_which_it_is_not_known_yet_that_it_was_lost() {
     lost.notify_one();
     // In whichever order.
     let (mut told, mut taken) = (false, false);
-    while !(told && taken) {
-        let (_, note) = follower.until("what came of it", step).await;
+    let both = |event: &Event| {
+        let (_, note) = step(event)?;
         told |= note.starts_with("the agent was gone");
         taken |= note == "the agent acknowledged";
-    }
+        (told && taken).then_some(())
+    };
+    follower.until("what came of both", both).await;
     assert!(
         follower
             .state
@@ -170,4 +175,51 @@ async fn a_stop_that_the_host_did_not_live_to_hear_of_is_asked_again_once_in_the
         "it is being stopped"
     );
     stops(world, follower).await;
+}
+
+/// The request that is open next.
+async fn asked(follower: &mut Follower) -> RuntimeRequest {
+    let opened = |event: &Event| match event {
+        Event::RequestOpened { request } => Some((**request).clone()),
+        _ => None,
+    };
+    follower.until("a request", opened).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_waited_for_any_more_counts_as_answered_by_inference_or_is_lost() {
+    let (mut world, mut follower) = working().await;
+    world.script.confirm_answers();
+    let mut requests = Vec::new();
+    for name in ["0", "1"] {
+        world.script.say(Some(1), asks(name, "touch it")).await;
+        requests.push(asked(&mut follower).await);
+    }
+    world
+        .command(answer(requests[0].id, requests[0].content_hash, "accept"))
+        .await;
+    assert!(matches!(world.call().await, Call::Responded(_)));
+    // Whether it took that, or somebody at its desk was first, nobody hears.
+    world.script.waits_for(&[]);
+    world.script.die().await;
+    let mut over = Vec::new();
+    let both = |event: &Event| match event {
+        Event::RequestClosed { request, status } => {
+            over.push((*request, status.clone()));
+            (over.len() == 2).then_some(())
+        }
+        _ => None,
+    };
+    follower.until("the end of both", both).await;
+    let inferred = AnswerDelivery::Inferred;
+    assert!(
+        matches!(over[0], (request, RequestStatus::Answered { delivery, .. })
+            if request == requests[0].id && delivery == inferred),
+        "{over:?}"
+    );
+    let lost = RequestStatus::Lost {
+        reason: LostReason::AgentExited,
+        answer: None,
+    };
+    assert_eq!(over[1], (requests[1].id, lost));
 }

@@ -310,7 +310,11 @@ impl Ingesting<'_> {
                 RequestStatus::Answered {
                     answer: Some(answer),
                     by: Some(by),
-                    delivery: AnswerDelivery::Confirmed,
+                    delivery: match resolution {
+                        Resolution::Answered => AnswerDelivery::Confirmed,
+                        // Another's answer may have been there first.
+                        _ => AnswerDelivery::Inferred,
+                    },
                     at_ms: 0,
                 }
             }

@@ -63,7 +63,7 @@ fn an_approval_blocks_the_run_until_it_is_answered_and_counts_only_when_the_agen
         panic!();
     };
     assert_eq!((*asked, answer), (request.id, &choose("accept")));
-    world.resolved("0", Resolution::Unsaid);
+    world.resolved("0", Resolution::Answered);
     let RequestStatus::Answered {
         answer,
         by,

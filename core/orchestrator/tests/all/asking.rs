@@ -154,6 +154,22 @@ fn case_12_the_end_of_a_turn_closes_its_requests() {
 }
 
 #[test]
+fn an_answer_to_what_an_agent_does_not_wait_for_any_more_is_only_inferred_while_its_turn_goes_on() {
+    let (mut world, request) = asking();
+    world.answer(&request, "accept").unwrap();
+    world.resolved("0", Resolution::Unsaid);
+    assert!(matches!(
+        status(&world, &request),
+        RequestStatus::Answered {
+            delivery: AnswerDelivery::Inferred,
+            by: Some(_),
+            ..
+        }
+    ));
+    assert_eq!(blocked(&world), (RunStatus::Running, BlockedOn::None));
+}
+
+#[test]
 fn an_answer_written_to_an_agent_that_cannot_confirm_is_answered() {
     let (mut world, request) = asking();
     world.answer(&request, "accept").unwrap();
