@@ -53,9 +53,7 @@ impl Codec {
             .values_mut()
             .map(|child| &mut child.conversation);
         for conversation in std::iter::once(&mut self.main).chain(children) {
-            if let Some(tool) = conversation.tool_mut(item) {
-                tool.declined = true;
-            }
+            conversation.decline(item);
         }
     }
 

@@ -96,6 +96,14 @@ impl Conversation {
         self.tools.get_mut(call)
     }
 
+    /// A person refused the call of an item, if it is one of these.
+    pub(super) fn decline(&mut self, item: &NativeId) {
+        let mut tools = self.tools.values_mut();
+        if let Some(tool) = tools.find(|tool| tool.item == *item) {
+            tool.declined = true;
+        }
+    }
+
     /// Remembers a tool; gives back those that had to go for it while they were open.
     pub(super) fn put_tool(&mut self, call: NativeId, tool: Tool) -> Vec<Tool> {
         let gone = self.tools.insert(call, tool).into_iter();

@@ -3,7 +3,7 @@
 use super::{
     codec::{Codec, Received},
     content, tasks,
-    tools::Tool,
+    tools::{self, Tool},
     turns::Failure,
 };
 use crate::rpc::{
@@ -157,7 +157,7 @@ pub(super) fn assistant(codec: &mut Codec, frame: &Value, out: &mut Vec<Received
             // What of its thinking the model does not show.
             "redacted_thinking" => continue,
             "tool_use" | "server_tool_use" | "mcp_tool_use" => {
-                tool_begins(codec, child.as_ref(), block, out);
+                tool_begins(codec, child.as_ref(), (&id, block), out);
                 continue;
             }
             kind if kind.ends_with("_tool_result") => {
@@ -189,7 +189,7 @@ pub(super) fn assistant(codec: &mut Codec, frame: &Value, out: &mut Vec<Received
 fn tool_begins(
     codec: &mut Codec,
     child: Option<&NativeId>,
-    block: &Value,
+    (message, block): (&str, &Value),
     out: &mut Vec<Received>,
 ) {
     let (Some(id), Some(name)) = (text_of(block, "id"), text_of(block, "name")) else {
@@ -197,7 +197,7 @@ fn tool_begins(
     };
     let call = NativeId(cut(&id, ID));
     let input = block.get("input").unwrap_or(&Value::Null);
-    let tool = Tool::new(call.clone(), &name, input, &codec.cwd);
+    let tool = Tool::new(tools::item_of(message, &call), &name, input, &codec.cwd);
     let place = codec.place(child);
     if tool.opened {
         let kind = ProviderEventKind::ItemOpened {
@@ -223,11 +223,15 @@ fn tool_ends(
         return codec.unknown("tool_result without an id", block, out);
     };
     let call = NativeId(cut(&id, ID));
-    codec.asked_about_is_over(&call, out);
+    let known = codec.conversation(child).tool(&call);
+    let Some(item) = known.map(|tool| tool.item.clone()) else {
+        return codec.diagnostic("a result of a tool that was never called".to_owned(), out);
+    };
+    codec.asked_about_is_over(&item, out);
     let stopping = codec.stopping;
     let place = codec.place(child);
     let Some(tool) = codec.conversation(child).tool_mut(&call) else {
-        return codec.diagnostic("a result of a tool that was never called".to_owned(), out);
+        return;
     };
     if tool.ended {
         return;
@@ -243,7 +247,7 @@ fn tool_ends(
             tasks::todo(codec, child, &name, &input, frame, out);
         } else if !(declined || name == "AskUserQuestion") {
             let kind = ProviderEventKind::ItemClosed {
-                item: call,
+                item,
                 status: ended.status,
                 content: shown,
                 client_id: None,
@@ -270,7 +274,7 @@ fn tool_ends(
         event(out, place.clone(), kind);
     }
     let kind = ProviderEventKind::ItemClosed {
-        item: call,
+        item,
         status: ended.status,
         content: ended.content,
         client_id: None,
@@ -421,11 +425,11 @@ impl Codec {
     }
 
     /// A tool has ended: what was asked about it is over, if the agent has not said so.
-    fn asked_about_is_over(&mut self, call: &NativeId, out: &mut Vec<Received>) {
+    fn asked_about_is_over(&mut self, item: &NativeId, out: &mut Vec<Received>) {
         let about: Vec<_> = self
             .requests
             .iter()
-            .filter(|(_, pending)| pending.opened.item.as_ref() == Some(call))
+            .filter(|(_, pending)| pending.opened.item.as_ref() == Some(item))
             .map(|(request, pending)| (request.clone(), pending.answered))
             .collect();
         for (request, answered) in about {

@@ -66,6 +66,9 @@ pub(super) fn started(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>)
         codec.by_tool.insert(tool.clone(), task.clone());
     }
     let title = cut(&text_or_empty(frame, "description"), TITLE);
+    let conversation = codec.conversation(parent.as_ref());
+    let known = tool.as_ref().and_then(|call| conversation.tool(call));
+    let item = known.map(|tool| tool.item.clone());
     let child = codec.children.entry(&task);
     child.tool.clone_from(&tool);
     // One that is resumed works once more.
@@ -73,7 +76,7 @@ pub(super) fn started(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>)
     child.announced = true;
     let kind = ProviderEventKind::ChildOpened {
         child: task,
-        item: tool,
+        item: item.or(tool),
         title: if title.is_empty() {
             "subagent".to_owned()
         } else {
@@ -115,6 +118,7 @@ pub(super) fn notified(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>
     let Some(tool) = tool.filter(|tool| tool.background) else {
         return Some(());
     };
+    let item = tool.item.clone();
     let report = Body::inline(text_or_empty(frame, "summary"));
     let content = match tool.end() {
         ItemContent::Subagent { child, title, .. } => ItemContent::Subagent {
@@ -144,7 +148,7 @@ pub(super) fn notified(codec: &mut Codec, frame: &Value, out: &mut Vec<Received>
         other => other,
     };
     let kind = ProviderEventKind::ItemClosed {
-        item: call,
+        item,
         status: match status {
             TurnStatus::Completed => ItemStatus::Completed,
             TurnStatus::Interrupted => ItemStatus::Interrupted,

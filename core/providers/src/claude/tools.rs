@@ -20,7 +20,7 @@ const INPUT: usize = 256 * 1024;
 /// A tool call.
 #[derive(Debug, Clone)]
 pub(super) struct Tool {
-    /// Its item, by the agent's own id.
+    /// Its item, as [`item_of`] names it.
     pub(super) item: NativeId,
     pub(super) name: String,
     /// Whether it has an item: a question and a todo list are shown otherwise.
@@ -34,6 +34,15 @@ pub(super) struct Tool {
     content: ItemContent,
     /// Of a todo tool, what it was asked to do.
     pub(super) input: Value,
+}
+
+/// The item of a call. Ids of the agent's own service come once; those that another model or a gateway gives (`call_0`) may
+/// come again in every message.
+pub(super) fn item_of(message: &str, call: &NativeId) -> NativeId {
+    if call.as_str().starts_with("toolu_") {
+        return call.clone();
+    }
+    NativeId(format!("{message}#{call}"))
 }
 
 /// How a tool call ended.
@@ -144,7 +153,7 @@ impl Tool {
         let status = match (failed, interrupted && !self.declined) {
             (false, _) => ItemStatus::Completed,
             (true, true) => ItemStatus::Interrupted,
-            (true, false) if self.declined || was_refused(told, &self.item) => ItemStatus::Declined,
+            (true, false) if self.declined || was_refused(told, block) => ItemStatus::Declined,
             (true, false) => ItemStatus::Failed,
         };
         let content = self.end();
@@ -366,10 +375,11 @@ fn hunks(told: &Value) -> Option<String> {
 }
 
 /// Whether a person's answer or a rule kept the call from being made.
-fn was_refused(told: &Value, item: &NativeId) -> bool {
+fn was_refused(told: &Value, result: &Value) -> bool {
+    let call = result.get("tool_use_id");
     list(told, "tool_result_meta")
         .iter()
-        .filter(|meta| meta.get("id").and_then(Value::as_str) == Some(item.as_str()))
+        .filter(|meta| meta.get("id") == call)
         .any(|meta| {
             let refused =
                 |kind: &Value| matches!(kind.as_str(), Some("user-rejected" | "permission-rule"));
