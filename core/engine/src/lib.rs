@@ -58,7 +58,7 @@ pub use direct::{DIRECT_LIMITS, DirectAgent, DirectChange, DirectError, DirectFa
 pub use error::{CoreError, PairError, QueryError, SubmitError};
 pub use far::{FarHost, FarHostError};
 pub use pilothouse_domain::row::Standing;
-pub use pilothouse_orchestrator::{Affordances, Offer, Unavailable, masked};
+pub use pilothouse_orchestrator::{Affordances, Offer, Unavailable, is_marked, masked};
 pub use pilothouse_providers::endpoint::{EndpointRefusal, Trust};
 pub use pilothouse_store::{ThreadFilter, ThreadPlace};
 pub use pilothouse_wire::identity::{DeviceKey, DeviceKeyError, P256PublicKey};

@@ -451,9 +451,11 @@ pub struct InboxRow {
     pub subject: SubjectRow,
     /// The subject as it came, exact UTF-8 JSON.
     pub raw_subject: String,
-    /// The text to show in full before approving, with hidden characters made visible.
+    /// The text to show in full before approving, with characters that are hidden or pass for others made visible. Not all
+    /// that there is: the folder, and a sign-in's page and code, stand in `subject`, and of a diff kept by hash this holds
+    /// only the head.
     pub shown: String,
-    /// Whether `shown` differs from what was sent, because it held hidden characters.
+    /// Whether `shown` differs from what was sent, because it held such characters.
     pub hidden_revealed: bool,
     /// Whether what is shown is proven to be what an answer is for: the device's own hash equals the host's. Without,
     /// nothing can be approved.

@@ -243,7 +243,8 @@ fn is_look_alike(c: char) -> bool {
     )
 }
 
-fn is_marked(c: char) -> bool {
+/// Whether the character stands as its code point in a text that is to be judged: it is hidden, or passes for another.
+pub fn is_marked(c: char) -> bool {
     is_hidden(c) || is_look_alike(c)
 }
 

@@ -29,7 +29,7 @@ mod summary;
 pub use affordances::{Affordances, Offer, Unavailable, affordances};
 pub use answer::{MASK, masked};
 pub use apply::{STEP_REFUSED, apply, apply_entry};
-pub use assess::{Assessment, assess, is_hidden, reveal_hidden};
+pub use assess::{Assessment, assess, is_hidden, is_marked, reveal_hidden};
 pub use decide::{decide, lookups};
 pub use draft::user_item;
 pub use fork::{fork_item, source_of};

@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use pilothouse_engine::is_marked;
+
 /// A text to be judged, with all that could deceive the eye made visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Revealed {
@@ -22,7 +24,7 @@ pub(crate) fn reveal(raw: &str) -> Revealed {
     let mut text = String::with_capacity(raw.len());
     let mut marked = 0;
     for (at, c) in raw.char_indices() {
-        if hides(c) || looks_alike(raw, at, c) {
+        if hides(c) || is_marked(c) || looks_alike(raw, at, c) {
             mark(&mut text, c);
             marked += 1;
         } else {

@@ -128,7 +128,7 @@ pub(crate) fn effect(effect: OptionEffect) -> &'static str {
 pub(crate) fn hint(hint: RiskHint) -> &'static str {
     match hint {
         RiskHint::TooLongForOneTap => "long: read it to the end",
-        RiskHint::HiddenCharacters => "holds hidden characters, shown as ⟨U+…⟩",
+        RiskHint::HiddenCharacters => "holds hidden or look-alike characters, shown as ⟨U+…⟩",
         RiskHint::Padding => "long runs of blanks push part of it out of sight",
         RiskHint::Incomplete => "the agent sent only part of what it asks for",
         RiskHint::NeedsAnswer => "needs words or choices",

@@ -3,6 +3,15 @@
 use crate::client::text::{behind, neutral, one_line, reveal, since, span};
 
 #[test]
+fn what_the_core_keeps_from_one_tap_for_its_looks_is_marked() {
+    for c in ('\0'..=char::MAX).filter(|&c| pilothouse_engine::is_marked(c)) {
+        let shown = reveal(&format!("rm {c}rf"));
+        assert_eq!(shown.text, format!("rm ⟨U+{:04X}⟩rf", u32::from(c)));
+    }
+    assert_eq!(reveal("\u{217D}url a\u{2215}b").marked, 2);
+}
+
+#[test]
 fn what_draws_nothing_or_moves_things_is_shown_as_its_code_point() {
     for hidden in [
         '\u{0}',

@@ -130,7 +130,8 @@ class Pilothouse private constructor(private val core: Core) : Closeable {
     }
 
     /**
-     * Asks for something once. `OlderItems` and `Body` may wait for the host.
+     * Asks for something once. `OlderItems`, `Body`, `Conversations` and `Files` may wait for the host, the last two for up to
+     * a minute. Cancelling, also by a timeout, takes effect only when that wait ends.
      *
      * @throws PilothouseException.QueryFailed if it is not held here and the host is away, or if there is no such thing
      */

@@ -58,6 +58,6 @@ class SignIns(private val core: CoreGateway, private val board: SignInBoard, pri
 
 /** Where the notices are shown. */
 interface SignInBoard {
-    /** Shows these and no others. A number that changes disturbs nobody, and what was swiped away stays away while it lasts. */
+    /** Shows these and no others. A number that changes disturbs nobody; what was swiped away stays away while it lasts and this process does. */
     fun show(notices: List<SignInNotice>)
 }

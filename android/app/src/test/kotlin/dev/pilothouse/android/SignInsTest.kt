@@ -126,7 +126,7 @@ class SignInsTest {
         val signIn = runCatching { gateway.signIn(notice(1)) }.exceptionOrNull() as CoreUnavailable
         assertEquals("The host has not answered yet. The sign-in begins as soon as it can be reached.", signIn.message)
         val trying = runCatching { gateway.tryAgain(notice(1)) }.exceptionOrNull() as CoreUnavailable
-        assertEquals("Not tried: the host could not be reached in time. Try again.", trying.message)
+        assertEquals("The host did not answer in time. If nothing changes once it can be reached, try again.", trying.message)
         assertEquals(60_000, currentTime)
     }
 
