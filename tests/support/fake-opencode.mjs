@@ -16,7 +16,7 @@
 //   settles   has a subagent that asks, and fails at the first answer
 //   long-past a conversation of 1,000 messages, 100 turns of ten, with large pictures in the last
 //   between   works on a prompt, and whoever stands before it answers that it did not come in time
-//   unheard   works until it is told to stop, fails at that, and goes on to the end
+//   unheard   works, fails to stop, and goes on to the end once it is asked for its commands
 //   swallows  takes a prompt and never does anything about it
 import http from 'node:http';
 
@@ -140,7 +140,10 @@ const server = http.createServer((request, response) => {
   }
   request.resume();
   if (path.endsWith('/abort') && mode === 'unheard') {
-    json(response, { message: 'out of memory' }, 500);
+    return json(response, { message: 'out of memory' }, 500);
+  }
+  if (path === '/command') {
+    json(response, []);
     return goOn();
   }
   if (mode === 'silent') return;

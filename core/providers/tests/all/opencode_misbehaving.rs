@@ -292,6 +292,8 @@ async fn a_turn_that_a_failed_stop_did_not_reach_is_completed() {
         panic!("{stopped:?}")
     };
     assert!(problem.contains("out of memory"), "{problem}");
+    // The fake goes on once it is asked for its commands, when the stop is known to have failed.
+    runtime.commands(dir.path()).await;
     let end = heard::until(events, seen, &mut next, "its end", heard::turn_end).await;
     assert_eq!(end, (TurnStatus::Completed, None));
 }
