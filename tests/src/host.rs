@@ -6,9 +6,10 @@ use pilothouse_store::{LedgerReader, StoreError};
 use pilothouse_wire::offer::PairingOffer;
 use serde_json::Value;
 use std::{
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// A host: its state stays when its process is killed.
@@ -23,6 +24,18 @@ pub struct Host {
     id: HostId,
 }
 
+/// A free port below those that Linux gives to connections by itself (32,768 and up): a host has its port again after a restart, and
+/// nobody is given it meanwhile.
+fn own_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(101);
+    std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed))
+        .take(1000)
+        .map(|next| 10_000 + (first.wrapping_add(next) % 20_000) as u16)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
+}
+
 impl Host {
     /// Starts one on a free port.
     pub fn start(program: PathBuf, dir: &Path, state: PathBuf, config: PathBuf) -> Self {
@@ -35,7 +48,7 @@ impl Host {
             config,
             home,
             process: None,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            address: SocketAddr::from(([127, 0, 0, 1], own_port())),
             id: HostId::default(),
         };
         host.restart();
