@@ -52,6 +52,8 @@ pub struct Deadlines {
     pub quiet: Duration,
     /// For being reached again once its stream was cut.
     pub reconnect: Duration,
+    /// For its end to be seen once its connections ended: the system closes them first.
+    pub ending: Duration,
     /// After an abort, before its status is asked for.
     pub settle: Duration,
     /// For ending.
@@ -69,6 +71,7 @@ impl Default for Deadlines {
             silent: Duration::from_secs(35),
             quiet: Duration::from_secs(9),
             reconnect: Duration::from_secs(60),
+            ending: Duration::from_millis(250),
             settle: Duration::from_secs(2),
             stop: StopTimers::default(),
         }
@@ -216,6 +219,7 @@ impl OpencodeAdapter {
                 silent: deadlines.silent,
                 quiet: deadlines.quiet,
                 reconnect: deadlines.reconnect,
+                ending: deadlines.ending,
             },
             events,
         );

@@ -40,9 +40,6 @@ const CALLS: usize = 2048;
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long after its connections a process may be seen to end that has taken them with it.
-const ENDING: Duration = Duration::from_millis(250);
-
 /// How many times [`Meters::reconnect`] one that cannot be reached may work its processor.
 const BUSY: u32 = 10;
 
@@ -54,6 +51,7 @@ pub(super) struct Meters {
     pub(super) silent: Duration,
     pub(super) quiet: Duration,
     pub(super) reconnect: Duration,
+    pub(super) ending: Duration,
 }
 
 /// Why a stream of events is read no further.
@@ -153,14 +151,16 @@ impl Link {
     ) -> Result<(Reply, Option<String>), CallError> {
         let name = call.name().to_owned();
         let answer = tokio::select! {
-            answer = self.http.call(call.request(), deadline) => answer,
+            // Whoever answers where one listened that has ended is somebody else.
+            biased;
             _ = self.process.exited() => return Err(CallError::Lost),
+            answer = self.http.call(call.request(), deadline) => answer,
         };
         if matches!(answer, Err(HttpError::Unreachable(_) | HttpError::Cut(_)))
             && !self.process.is_far()
         {
             // Callers ask whether it has ended, and the system closes its connections first.
-            let _ = tokio::time::timeout(ENDING, self.process.exited()).await;
+            let _ = tokio::time::timeout(self.meters.ending, self.process.exited()).await;
         }
         match answer {
             Ok(answer) => {

@@ -342,6 +342,7 @@ fn dying() -> Dying {
         call: PATIENCE,
         interrupt: PATIENCE,
         reconnect: PATIENCE,
+        ending: PATIENCE,
         ..Deadlines::default()
     });
     Dying {
