@@ -4,7 +4,7 @@ use super::{
     choice::Choice,
     driver::OpencodeRuntime,
     http::{Connector, Http, Plain},
-    link::{Link, Meters},
+    link::Link,
     profile,
     rules::{FLOOR, PERMISSION},
     servers::Servers,
@@ -213,27 +213,13 @@ impl OpencodeAdapter {
             Http::new(connector, secret, &launch.cwd),
             Arc::clone(&process),
             launch.incarnation,
-            Meters {
-                call: deadlines.call,
-                first: deadlines.first,
-                silent: deadlines.silent,
-                quiet: deadlines.quiet,
-                reconnect: deadlines.reconnect,
-                ending: deadlines.ending,
-            },
+            deadlines,
             events,
         );
         let choice = Choice::new(launch.modes.clone());
         let servers = Servers::new(launch.mcp.clone(), goes_on);
         let signer = Signer::new(Arc::clone(&self.sign_ins));
-        let mut runtime = OpencodeRuntime::new(
-            Arc::clone(&link),
-            process,
-            deadlines,
-            choice,
-            servers,
-            signer,
-        );
+        let mut runtime = OpencodeRuntime::new(Arc::clone(&link), process, choice, servers, signer);
         match runtime.handshake().await {
             Ok((first, stream)) => {
                 link.run(first, stream).await;

@@ -1,7 +1,6 @@
 //! The thin driver: the adapter contract over one [`Link`].
 
 use super::{
-    adapter::Deadlines,
     attaching,
     choice::Choice,
     link::Link,
@@ -45,7 +44,6 @@ pub(super) struct OpencodeRuntime {
     pub(super) servers: Servers,
     pub(super) signer: Signer,
     pub(super) capabilities: Capabilities,
-    deadlines: Deadlines,
     pub(super) choice: Choice,
     /// The rules that each conversation has of ours.
     pub(super) permitted: Mutex<BTreeMap<NativeId, Vec<Rule>>>,
@@ -74,7 +72,6 @@ impl OpencodeRuntime {
     pub(super) fn new(
         link: Arc<Link>,
         process: Arc<AgentProcess>,
-        deadlines: Deadlines,
         choice: Choice,
         servers: Servers,
         signer: Signer,
@@ -85,7 +82,6 @@ impl OpencodeRuntime {
             signer,
             capabilities: profile::capabilities(),
             process,
-            deadlines,
             choice,
             permitted: Mutex::default(),
             chosen: Mutex::default(),
@@ -101,9 +97,10 @@ impl OpencodeRuntime {
     pub(super) async fn handshake(
         &mut self,
     ) -> Result<(Vec<ProviderEvent>, hyper::body::Incoming), CallError> {
+        let deadlines = self.link.deadlines;
         let health = self
             .link
-            .patiently(Call::Health, self.deadlines.first, self.deadlines.handshake)
+            .patiently(Call::Health, deadlines.first, deadlines.handshake)
             .await
             .map_err(|error| match error {
                 CallError::Refused { status: 401, .. } => CallError::WrongPassword,
@@ -114,7 +111,7 @@ impl OpencodeRuntime {
         };
         if let Reply::Agents(agents) = self
             .link
-            .patiently(Call::Agents, self.deadlines.call, self.deadlines.handshake)
+            .patiently(Call::Agents, deadlines.call, deadlines.handshake)
             .await?
         {
             self.choice.agents = agents;
@@ -294,7 +291,8 @@ impl OpencodeRuntime {
             .await
             .map_err(|problem| refused(ErrorCode::Agent, problem))?;
         // opencode looks at each file before it answers: 4.5 s for a picture of 10 MB.
-        let patience = self.deadlines.call + self.deadlines.file * send.attachments.len() as u32;
+        let deadlines = self.link.deadlines;
+        let patience = deadlines.call + deadlines.file * send.attachments.len() as u32;
         let files = match send.attachments.is_empty() {
             true => Vec::new(),
             false => {
@@ -404,9 +402,10 @@ impl OpencodeRuntime {
         let Some(call) = call else {
             return Err(InterruptError::TurnEnded);
         };
-        match self.link.call_within(call, self.deadlines.interrupt).await {
+        let deadlines = self.link.deadlines;
+        match self.link.call_within(call, deadlines.interrupt).await {
             Ok(_) => {
-                self.link.confirm_stop(thread, turn, self.deadlines.settle);
+                self.link.confirm_stop(thread, turn, deadlines.settle);
                 Ok(())
             }
             Err(CallError::Lost | CallError::Unreachable { .. }) if self.process.has_exited() => {
@@ -469,7 +468,7 @@ impl AgentRuntime for OpencodeRuntime {
     fn stop(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.link.stopping();
-            self.process.stop(self.deadlines.stop).await;
+            self.process.stop(self.link.deadlines.stop).await;
         })
     }
 

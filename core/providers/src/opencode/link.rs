@@ -2,9 +2,10 @@
 //!
 //! The stream has a sign of life every 10 s. One that is silent for longer is taken for lost; it is begun anew, and what was
 //! missed is read and compared. A process that cannot be reached, writes nothing and takes no time of the processor for as long as
-//! [`Meters::reconnect`] is ended; one that is only busy is waited for longer.
+//! [`Deadlines::reconnect`] is ended; one that is only busy is waited for longer.
 
 use super::{
+    adapter::Deadlines,
     codec::{Codec, Told},
     http::{EVENTS, Http, HttpError},
     outgoing::Call,
@@ -40,19 +41,8 @@ const CALLS: usize = 2048;
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How many times [`Meters::reconnect`] one that cannot be reached may work its processor.
+/// How many times [`Deadlines::reconnect`] one that cannot be reached may work its processor.
 const BUSY: u32 = 10;
-
-/// How long things may take.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Meters {
-    pub(super) call: Duration,
-    pub(super) first: Duration,
-    pub(super) silent: Duration,
-    pub(super) quiet: Duration,
-    pub(super) reconnect: Duration,
-    pub(super) ending: Duration,
-}
 
 /// Why a stream of events is read no further.
 enum Cut {
@@ -67,7 +57,7 @@ pub(super) struct Link {
     http: Http,
     pub(super) process: Arc<AgentProcess>,
     incarnation: Incarnation,
-    pub(super) meters: Meters,
+    pub(super) deadlines: Deadlines,
     codec: Mutex<Codec>,
     /// Held while events are taken from the codec and sent, so that they are sent in the order in which it gave them. `None` once
     /// the end was told: nothing follows it.
@@ -89,7 +79,7 @@ impl Link {
         http: Http,
         process: Arc<AgentProcess>,
         incarnation: Incarnation,
-        meters: Meters,
+        deadlines: Deadlines,
         events: EventSender,
     ) -> Arc<Self> {
         let (call, calls) = mpsc::channel(CALLS);
@@ -97,7 +87,7 @@ impl Link {
             http,
             process,
             incarnation,
-            meters,
+            deadlines,
             codec: Mutex::new(Codec::new()),
             outlet: tokio::sync::Mutex::new(Some(events)),
             calls: Mutex::new(Some(calls)),
@@ -131,7 +121,7 @@ impl Link {
 
     /// Makes a call.
     pub(super) async fn call(&self, call: Call) -> Result<Reply, CallError> {
-        self.call_within(call, self.meters.call).await
+        self.call_within(call, self.deadlines.call).await
     }
 
     /// Makes a call that may take longer, or shorter.
@@ -160,7 +150,7 @@ impl Link {
             && !self.process.is_far()
         {
             // Callers ask whether it has ended, and the system closes its connections first.
-            let _ = tokio::time::timeout(self.meters.ending, self.process.exited()).await;
+            let _ = tokio::time::timeout(self.deadlines.ending, self.process.exited()).await;
         }
         match answer {
             Ok(answer) => {
@@ -209,7 +199,7 @@ impl Link {
     /// Begins to read its events.
     pub(super) async fn listen(&self) -> Result<Incoming, CallError> {
         self.http
-            .stream(EVENTS, self.meters.call)
+            .stream(EVENTS, self.deadlines.call)
             .await
             .map_err(|error| match error {
                 HttpError::Unreachable(problem) => CallError::Unreachable { problem },
@@ -292,7 +282,7 @@ impl Link {
                 rules: Vec::new(),
             };
             // One that was started anew a moment ago may never answer its first calls.
-            let _ = self.call_within(nothing, self.meters.first).await;
+            let _ = self.call_within(nothing, self.deadlines.first).await;
             pause *= 2;
         }
     }
@@ -350,7 +340,7 @@ impl Link {
                     LostReason::Unresponsive,
                     format!(
                         "opencode could not be reached and gave no sign of life for {} s; {}",
-                        self.meters.reconnect.as_secs(),
+                        self.deadlines.reconnect.as_secs(),
                         self.given_up()
                     ),
                 ));
@@ -406,7 +396,7 @@ impl Link {
         let mut quiet: Option<Instant> = None;
         let mut looking: Option<tokio::task::JoinHandle<()>> = None;
         loop {
-            let frame = match tokio::time::timeout(self.meters.silent, body.frame()).await {
+            let frame = match tokio::time::timeout(self.deadlines.silent, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(_)) | None) | Err(_) => return Cut::Lost,
             };
@@ -416,7 +406,7 @@ impl Link {
             let told = self.tell(|codec| codec.receive(data)).await;
             if told || lock(&self.codec).working().is_empty() {
                 quiet = None;
-            } else if quiet.get_or_insert_with(Instant::now).elapsed() >= self.meters.quiet
+            } else if quiet.get_or_insert_with(Instant::now).elapsed() >= self.deadlines.quiet
                 && looking.as_ref().is_none_or(|looking| looking.is_finished())
             {
                 quiet = None;
@@ -437,8 +427,8 @@ impl Link {
     async fn listen_again(&self) -> Option<Incoming> {
         let (mut signs, began) = (Signs::new(), Instant::now());
         let mut pause = FIRST_PAUSE;
-        while self.is_dead_for(&mut signs).await < self.meters.reconnect
-            && began.elapsed() < self.meters.reconnect * BUSY
+        while self.is_dead_for(&mut signs).await < self.deadlines.reconnect
+            && began.elapsed() < self.deadlines.reconnect * BUSY
         {
             tokio::time::sleep(pause).await;
             if let Ok(stream) = self.listen().await {

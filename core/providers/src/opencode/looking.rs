@@ -61,7 +61,7 @@ impl<'a> Pages<'a> {
                 limit: self.limit,
                 before: self.before.clone(),
             };
-            match link.page(&call, link.meters.call).await {
+            match link.page(&call, link.deadlines.call).await {
                 Ok((Reply::Messages(page), next)) => {
                     self.is_over = next.is_none() || page.0.is_empty();
                     self.before = next;
